@@ -150,7 +150,7 @@ void AddTotals(ModelReport& report) {
       [](const OperatorReport& a, const OperatorReport& b) { return a.work.flops > b.work.flops; });
 }
 
-// Which of the values each layer reads.
+// Notes the values that each layer reads.
 void AddReads(const Graph& graph, const std::vector<bool>& fixed,
               const std::vector<Lifetime>& lives, ModelReport& report) {
   std::vector<int> place(graph.values.size(), -1);

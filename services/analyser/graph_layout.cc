@@ -95,8 +95,8 @@ class Layering {
     return sum / static_cast<double>(neighbours.size());
   }
 
-  // Of a box: the mean of the boxes beside it in the graph, so that edges that pass many ranks do not
-  // pull chains aside.
+  // The wanted place of a box: the mean of the boxes beside it in the graph, so that edges that
+  // pass many ranks do not pull chains aside.
   double WantedPlace(int item, bool downward) const {
     double sum = 0;
     int boxes = 0;
@@ -195,7 +195,7 @@ class Layering {
 
   const int boxes_;
   const std::vector<GraphEdge>& edges_;
-  // Of items: boxes first, then bends.
+  // Ranks of items: boxes first, then bends.
   std::vector<int> rank_;
   std::vector<std::vector<int>> above_, below_;  // neighbours one rank up and down
   std::vector<double> place_;

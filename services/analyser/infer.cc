@@ -13,7 +13,7 @@
 namespace quench::analyser {
 namespace {
 
-// What is shown, and what is known of it.
+// The values that are shown, and their statistics.
 class Watcher {
  public:
   static absl::StatusOr<Watcher> Create(const Graph& graph, const InferOptions& options,

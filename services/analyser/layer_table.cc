@@ -30,7 +30,7 @@ std::string Share(int64_t part, int64_t all) {
              : fmt::format("{:.1f} %", 100 * static_cast<double>(part) / static_cast<double>(all));
 }
 
-// Of scopes: the input of their first layer, the output of their last one.
+// Scopes have the input of their first layer and the output of their last one.
 const std::vector<Column>& AllColumns() {
   static const auto* const columns = new std::vector<Column>{
       {"op", false,

@@ -41,7 +41,8 @@ std::vector<Lifetime> LifetimesOf(const Graph& graph, const std::vector<bool>& f
 }
 
 void AddLiveBytes(ModelReport& report) {
-  // What appears with a layer, and what is gone after it; inputs that nobody reads take no part.
+  // Bytes that appear with a layer, and that are gone after it; inputs without readers take no
+  // part.
   const size_t layers = report.layers.size();
   std::vector<int64_t> change(layers + 2, 0);  // change[i + 1]: from layer i - 1 to layer i
   for (const ValueLife& value : report.values) {

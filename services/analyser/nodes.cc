@@ -25,7 +25,7 @@ bool Matches(const std::string& pattern, const std::string& text) {
   return ::fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
 }
 
-// Of ONNX's operators and our own: those that quantize, or that take integers for weights.
+// Whether an operator, of ONNX or our own, quantizes or takes integers for weights.
 bool IsQuantizing(const std::string& op) {
   static const auto* const ops =
       new std::set<std::string>{"ConvInteger",    "DequantizeLinear", "DynamicQuantizeLinear",

@@ -131,7 +131,7 @@ class PartBuilder {
     return id;
   }
 
-  // What a node of the part reads: a constant moves in, anything else from outside is an input.
+  // An operand of a node of the part: a constant moves in, anything else from outside is an input.
   ValueId Inner(ValueId outer) {
     const auto found = inner_.find(outer);
     if (found != inner_.end()) return found->second;

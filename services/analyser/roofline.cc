@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kWidestNode = 52;
 
-// Of the layers with one bound.
+// Sums over the layers with one bound.
 struct BoundSum {
   int64_t layers = 0;
   double seconds = 0;

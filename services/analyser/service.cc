@@ -79,7 +79,7 @@ absl::StatusOr<pb::AnalyseResult> AnalyseStep(const pb::AnalyseRequest& request,
   return result;
 }
 
-// What Verify builds, the caller has built already.
+// Gives Verify the libraries that it builds: the caller has built them already.
 BuildFunction BuiltAs(const steps::BlobDigest& digest, const std::string& field,
                       const std::string& missing, const Workplace& place) {
   return [digest, field, missing, &place](const Graph&, const std::filesystem::path& library,

@@ -39,7 +39,7 @@ ProductDims DimsOf(const Graph& graph, const Node& node) {
   return dims;
 }
 
-// What will be done with each product of a graph and its bodies, and what is in the way.
+// The tiling planned for each product of a graph and its bodies, and obstacles to it.
 class TilePlan {
  public:
   explicit TilePlan(TileReport& report) : report_(report) {}

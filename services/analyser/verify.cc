@@ -45,7 +45,7 @@ absl::Status CheckInterface(const Graph& graph, const Artifact& artifact) {
   return problems.Finish();
 }
 
-// What the library's code is made of, in single nodes: a group computes what its nodes do.
+// The graph that the library's code computes, in single nodes: a group computes what its nodes do.
 absl::StatusOr<Graph> Rewritten(const Graph& canonical, const VerifyOptions& options,
                                 const StepContext& context) {
   passes::PassOptions how = options.passes;
@@ -138,7 +138,7 @@ absl::StatusOr<Sample> Draw(const Graph& model, const Oracle& oracle, const Veri
   return Sample{std::move(inputs), *std::move(expected)};
 }
 
-// What is compared.
+// The two sides of the comparison.
 struct Sides {
   const Graph& model;
   const Graph& rewritten;

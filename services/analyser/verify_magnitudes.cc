@@ -26,7 +26,7 @@ bool Among(const std::string_view (&names)[n], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-// What the passes keep out of f16, and whatever hands it on as large as it is.
+// Operators that the passes keep out of f16, and those that hand values on as large as they are.
 constexpr std::string_view kGrowing[] = {
     "Exp",        "Pow",    "Sinh",   "Cosh", "ReduceSum", "ReduceL1", "ReduceSumSquare",
     "ReduceProd", "CumSum", "CumProd"};

@@ -35,7 +35,7 @@ milliseconds DurationOf(const google::protobuf::Duration& duration) {
   return milliseconds(duration.seconds() * 1000 + duration.nanos() / 1'000'000);
 }
 
-// Of an attempt; 0: none.
+// Timeout of an attempt; 0: none.
 milliseconds TimeoutOf(const v1::WorkflowSpec& workflow, const v1::StepSpec& step) {
   return DurationOf(step.has_timeout() ? step.timeout() : workflow.step_timeout());
 }
@@ -46,7 +46,7 @@ absl::Status TimedOut(milliseconds timeout) {
                                 static_cast<double>(timeout.count()) / 1000));
 }
 
-// What failed or was cancelled is queued again.
+// Queues the steps again that failed or were cancelled.
 WorkflowUpdate Reopen(v1::Workflow* workflow) {
   WorkflowUpdate update;
   update.previous_revision = workflow->revision();
@@ -152,7 +152,7 @@ absl::Status Engine::Recover(const NeedsOf& needs_of) {
     }
     const std::string id = IdOf(stored.workflow.name());
     pins_.Add(id, needs.hashes);
-    // Whoever asks before it is adopted is told of all that follows.
+    // Callers who ask before it is adopted are told of all that follows.
     board_.Publish(id, std::make_shared<WorkflowView>(ViewOf(stored.workflow)));
     Post([this, bytes = needs.bytes, shared = std::make_shared<StoredWorkflow>(std::move(stored))] {
       Adopt(std::move(*shared), bytes, true);
@@ -312,7 +312,7 @@ void Engine::EndInTime(const WorkflowPtr& workflow) {
   Touch(workflow);
 }
 
-// What ran when the gateway ended is begun again, as another attempt.
+// Steps that ran when the gateway ended are begun again, as another attempt.
 void Engine::Reclaim(LiveWorkflow& workflow) {
   for (size_t i = 0; i < workflow.steps.size(); ++i) {
     if (workflow.steps[i].value->state() != v1::STATE_RUNNING) continue;
@@ -429,7 +429,7 @@ void Engine::OnSaved(const WorkflowPtr& workflow, const ViewPtr& view, const Wor
   }
   workflow->saving = false;
   workflow->stored_revision = update.header.revision();
-  // Whoever hears of the end finds the blobs free.
+  // Watchers who hear of the end find the blobs free.
   if (view->ended()) pins_.Remove(workflow->id);
   board_.Publish(workflow->id, view);
   if (view->ended()) {
@@ -462,8 +462,8 @@ void Engine::ShowProgress() {
 // Looks for workers that have gone silent.
 void Engine::Watch() {
   const auto now = loop_.Now();
-  // What stood still was this process (a paused machine, a closed lid): others may have said something
-  // all the while, which is read next.
+  // This process itself stood still (a paused machine, a closed lid): others may have said
+  // something all the while, which is read next.
   const auto late = now - next_watch_;
   std::vector<std::pair<uint64_t, absl::Status>> over;
   std::vector<std::pair<Follower, milliseconds>> followers_over;

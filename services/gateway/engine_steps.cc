@@ -56,8 +56,8 @@ absl::Status Engine::MakeRequest(LiveWorkflow& workflow, int step) {
   options->set_salt(workflow.spec.salt());
   live.key.clear();
   if (workflow.spec.cache() != step::v1::CACHE_MODE_OFF) {
-    // As services tell steps apart, whatever their build and CPU. Who wants the work done again shares
-    // it with those that want that too.
+    // Steps are told apart as services do it, whatever their build and CPU. Requests to do the work
+    // again share it with others that want that too.
     live.key = steps::StepKey(live.row->method, *live.request, workflow.header.tenant(), "", "") +
                step::v1::CacheMode_Name(workflow.spec.cache());
   }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxTitle = 255;
 constexpr size_t kMaxSalt = 128;
-// Of all dependencies' names: each stands in every message that has the whole workflow.
+// Limit for all dependencies' names: each stands in every message that has the whole workflow.
 constexpr size_t kMaxNameBytes = size_t{2} << 20;
 
 void CheckDuration(const google::protobuf::Duration& duration, const std::string& path,

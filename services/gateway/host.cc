@@ -244,7 +244,7 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   BlobKeeperOptions keeper;
   keeper.limits = limits;
   keeper.registry = options.registry;
-  // Of copies, none need stay.
+  // Copies need not stay.
   if (!remote) {
     keeper.pinned = [gateway = host->gateway_.get()](const std::string&, const std::string& hash) {
       return gateway->IsPinned(hash);

@@ -124,7 +124,7 @@ void CheckUuid(const v1::CompileChoice& choice, const std::string& path, int cel
   }
 }
 
-// What the steps of a target are called by.
+// The part of step names that stands for a target.
 std::string LabelOf(const codegen::v1::Target& target) {
   return target.label().empty() ? target.name() : target.label();
 }
@@ -204,8 +204,8 @@ void AddCompile(const v1::CompileChoice& choice, const codegen::v1::Target& targ
   Bind(package, v1::PORT_HEADER, compile, v1::PORT_HEADER);
 }
 
-// What is between the passes of a choice and its compilation; the name of the step that gives the
-// module to compile.
+// The steps between the passes of a choice and its compilation, and the name of the step that gives
+// the module to compile.
 class QuantizeSteps {
  public:
   QuantizeSteps(const v1::CompileChoice& choice, std::string prefix, std::string module,

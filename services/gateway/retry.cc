@@ -27,8 +27,8 @@ bool IsOfTheTransport(const absl::Status& status) {
   return (absl::IsInternal(status) || absl::IsUnknown(status)) && rpc::ReasonOf(status).empty();
 }
 
-// What is wrong with the gateway's credentials, or an older server that lacks the method or a field: it
-// is the service that must be mended, and its steps can wait.
+// Whether the gateway's credentials are wrong, or an older server lacks the method or a field: then
+// the service must be mended, and its steps can wait.
 bool IsRefusedByTheTransport(const absl::Status& status) {
   const std::string reason = rpc::ReasonOf(status);
   return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||

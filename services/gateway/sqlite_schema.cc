@@ -84,7 +84,8 @@ absl::StatusOr<int64_t> NumberOf(Sqlite& db, const char* pragma) {
   return row ? query.IntAt(0) : 0;
 }
 
-// What the first schema has in steps only. Damaged rows are told of by those who read them.
+// Collects the columns that the first schema has in steps only. Damaged rows are reported by their
+// readers.
 absl::Status CollectKept(Sqlite& db) {
   Sqlite::Query rows = db.Prepared(kEndedHeaders);
   while (true) {

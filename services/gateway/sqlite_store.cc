@@ -160,7 +160,7 @@ absl::Status DeleteRow(Sqlite& db, const std::string& tenant, const std::string&
   return db.Prepared(kDelete).Text(id).Run();
 }
 
-// Those that are to be forgotten next, some at a time.
+// The workflows that are to be forgotten next, some at a time.
 absl::StatusOr<std::vector<std::string>> NextForgotten(Sqlite& db, int64_t now_us,
                                                        const EndedLimits& limits) {
   std::vector<std::string> ids;
@@ -373,7 +373,7 @@ std::vector<absl::Status> SqliteJobStore::Commit(const std::vector<Write>& batch
   if (status.ok()) status = writer_->Execute("COMMIT");
   if (status.ok()) return statuses;
   if (writer_->InTransaction()) writer_->Execute("ROLLBACK").IgnoreError();
-  // What there is room for still goes through, and each learns its own fate.
+  // Writes that there is room for still go through, and each learns its own fate.
   statuses.clear();
   for (const Write& write : batch) statuses.push_back(CommitOne(write));
   return statuses;

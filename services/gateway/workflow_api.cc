@@ -240,7 +240,7 @@ void WorkflowApi::Retry(const std::string& name, const StepContext& step, const 
     done(stored.status());
     return;
   }
-  // Of this call: another may retry the workflow at the same time.
+  // The pins belong to this call: another may retry the workflow at the same time.
   const std::string owner = id + ":" + NewWorkflowId();
   absl::StatusOr<WorkflowNeeds> needs = PinInputs(owner, *stored);
   if (!needs.ok()) {

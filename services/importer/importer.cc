@@ -49,7 +49,7 @@ absl::StatusOr<const Frontend*> PickFrontend(const std::filesystem::path& path,
                          names);
 }
 
-// What of the options only some formats have.
+// Refuses options that the format does not have.
 absl::Status CheckOptions(const ImportOptions& options, const Frontend& frontend) {
   const std::pair<std::string_view, bool> own_options[] = {
       {"opset", options.opset != 0},
@@ -93,9 +93,9 @@ absl::StatusOr<std::string> DigestOf(const ExternalFiles::File& file) {
   return digest.HexDigest();
 }
 
-// Which model this is: the sha256 of its file, or, of one in several files, that of the lines
+// Identity of the model: the sha256 of its file, or, if it has several files, that of the lines
 // `<sha256>  <location>\n` of all, by location, in front of which the model's own file is the
-// location "model". What cannot be read is left out: an import that needs it fails.
+// location "model". Files that cannot be read are left out: an import that needs them fails.
 std::string SourceDigestOf(const std::filesystem::path& path, std::span<const std::byte> bytes,
                            const Frontend& frontend, const ImportOptions& options) {
   std::string digest = Sha256Hex(bytes);

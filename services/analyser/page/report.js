@@ -2,7 +2,7 @@
 // Text from the model goes into the page as text alone (textContent, canvas), never as HTML.
 'use strict';
 
-// Of a layer's array.
+// Indices into a layer's array.
 const NODE = 0, OP = 1, KIND = 2, KERNEL = 3, INPUTS = 4, OUTPUTS = 5, PARAMETERS = 6, WEIGHTS = 7, MACS = 8, FLOPS = 9,
   ACTIVATIONS = 10, LIVE = 11, MOVED = 12, SECONDS = 13, BOUND = 14;
 

@@ -37,9 +37,9 @@ BlobKeeper::~BlobKeeper() {
   thread_.join();
 }
 
-// What is not a blob - unfinished files, reservations - takes room too, and so does whoever else is
-// on the disk: when a database beside the blobs has grown into their reserve, they give it back, and
-// half as much again, so that it is not at the end of its disk at once.
+// Files that are not blobs (unfinished files, reservations) take room too, and so do others on the
+// disk: when a database beside the blobs has grown into their reserve, blobs give it back, and half
+// as much again, so that the database is not at the end of its disk at once.
 EvictionLimits BlobKeeper::LimitsFor(uint64_t room, uint64_t blobs) {
   const auto less = [](uint64_t from, uint64_t bytes) { return from - std::min(from, bytes); };
   BlobSpace& space = *folders_.space();
@@ -96,7 +96,7 @@ absl::StatusOr<BlobStat> BlobKeeper::Sweep(uint64_t room) {
   return eviction->removed;
 }
 
-// What nobody has read for long may not be what was written.
+// Blobs that have not been read for long may have been damaged since they were written.
 void BlobKeeper::Scrub(TenantBlobs& blobs, uint64_t bytes) {
   const auto removed = blobs.store->Scrub(bytes, &scrubbed_[blobs.tenant]);
   if (!removed.ok()) spdlog::error("blobs cannot be scrubbed: {}", MessageOf(removed.status()));

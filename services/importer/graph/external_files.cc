@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxOpenFiles = 512;
 
-// What can be refused from the text alone, with a better sentence than the kernel's.
+// Refuses locations that are wrong by their text alone, with a better sentence than the kernel's.
 absl::Status CheckLocation(const std::string& location) {
   if (location.empty()) return InvalidArgument("external data has no location");
   if (location.find('\0') != std::string::npos || location.size() > 4096) {

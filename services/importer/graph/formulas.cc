@@ -2,7 +2,7 @@
 
 namespace quench::importer {
 
-// What the sum 1 + x was rounded by is divided out of its logarithm (Kahan's log1p, HP-15C Advanced Functions
+// The rounding of the sum 1 + x is divided out of its logarithm (Kahan's log1p, HP-15C Advanced Functions
 // Handbook). An exact sum has nothing to divide out, an infinite one nothing that could be.
 ValueId Log1pOf(Converter& c, ValueId x) {
   const ValueId one = c.Scalar(c.type(x).dtype, 1);

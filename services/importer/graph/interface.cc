@@ -149,7 +149,7 @@ absl::Status DimReader::Bind(const std::string& input, const DeclaredDims& decla
   return absl::OkStatus();
 }
 
-// What the size that is given for an expression says of its name.
+// Finds the size of a name from the size that is given for an expression of it.
 absl::Status DimReader::BindFormula(const std::string& input, size_t axis, const DeclaredDim& dim,
                                     int64_t size) {
   const std::optional<LinearForm> form = LinearFormOf(*dim.formula);

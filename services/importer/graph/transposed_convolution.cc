@@ -22,7 +22,7 @@ absl::StatusOr<std::vector<int64_t>> Spans(const Converter& c,
   return spans;
 }
 
-// Those of the spatial axes, where shapes say them.
+// Sizes of the spatial axes, if shapes give them.
 absl::StatusOr<std::optional<std::vector<Dim>>> KnownSizes(const Converter& c,
                                                            const SizedTransposedConvolution& op) {
   const std::optional<std::vector<Dim>> all = c.elements(op.sizes);

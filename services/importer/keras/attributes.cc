@@ -31,7 +31,7 @@ bool IsLeftOut(const std::string& key) {
                      [&](std::string_view ending) { return key.ends_with(ending); });
 }
 
-// What Keras 3 writes for tuples and small tensors; a part of `value`.
+// The value in Keras 3's form of tuples and small tensors; a part of `value`.
 const Json& Unwrapped(Json&& value) = delete;
 const Json& Unwrapped(const Json& value) {
   if (!value.is_object() || !value.contains("class_name")) return value;

@@ -6,7 +6,7 @@
 
 namespace quench::importer::keras_layers {
 
-// What does something while training alone.
+// Converts layers that do something only while training.
 absl::Status Pass(Converter& c) {
   KerasNode n(c);
   QUENCH_RETURN_IF_ERROR(n.RequireInputs(1, 1));

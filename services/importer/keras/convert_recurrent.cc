@@ -11,7 +11,7 @@
 namespace quench::importer::keras_layers {
 namespace {
 
-// What a layer of `gates` gates is told.
+// The options of a layer of `gates` gates.
 struct Recurrence {
   int64_t units = 0, gates = 0, steps = -1;
   bool backwards = false, sequences = false, reset_after = false;

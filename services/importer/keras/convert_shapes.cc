@@ -1,4 +1,4 @@
-// What moves elements, and what joins several inputs.
+// Layers that move elements, and layers that join several inputs.
 #include <fmt/ranges.h>
 
 #include <algorithm>

@@ -147,7 +147,7 @@ absl::Status ConvolveTransposed(Converter& c, int spatial) {
   std::vector<int64_t> begins, ends, added;
   for (size_t i = 0; i < axes; ++i) {
     const int64_t size = (kernel[i] - 1) * window.dilations[i] + 1, stride = window.strides[i];
-    // What an output of all that the kernel reaches has too much; negative: too little.
+    // Elements that an output of all that the kernel reaches has too many; negative: too few.
     int64_t surplus = 0;
     if (given) {
       surplus = (same ? size / 2 * 2 : 0) - extra[i];

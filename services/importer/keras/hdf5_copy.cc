@@ -102,7 +102,7 @@ class Handle {
   herr_t (*const close_)(hid_t);
 };
 
-// What libhdf5 found last, where it found it.
+// The error that libhdf5 reported last, with its place.
 std::string LastError() {
   std::string text;
   H5Ewalk2(

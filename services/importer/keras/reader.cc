@@ -106,7 +106,7 @@ absl::StatusOr<DataType> InputType(const Json& config) {
   return *type;
 }
 
-// What the values of one call of a model are called, and where they are.
+// Names and places of the values of one call of a model.
 struct KerasScope {
   const KerasModel* model = nullptr;
   std::string prefix;

@@ -1,4 +1,4 @@
-// Which numbers of a file belong to which layer. Keras has them in the order of the layers' own lists, so
+// Assigns the numbers of a file to layers. Keras has them in the order of the layers' own lists, so
 // the rows of keras_layers.def say that order.
 #include <algorithm>
 #include <cctype>
@@ -188,7 +188,7 @@ class Assigner {
       return;
     }
     if (leaves.size() > 1 && TakeByName(leaves, group, names)) return;
-    // What is trained stands before what is not.
+    // Trained weights come before untrained ones.
     size_t next = 0;
     for (const bool trained : {true, false}) {
       for (const Leaf& leaf : leaves) {

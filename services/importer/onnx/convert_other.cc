@@ -191,8 +191,8 @@ absl::Status ConvertMatMulIntegerToFloat(Converter& c) {
 
 namespace {
 
-// What MatMulNBits' attributes and weights say. Weights lie a column after another, each in blocks
-// along k of whole bytes, the first number in the lowest bits.
+// Attributes and weights of MatMulNBits. Weights lie a column after another, each in blocks along k
+// of whole bytes, the first number in the lowest bits.
 struct NBits {
   int64_t k = 0, n = 0, bits = 4, block = 0, blocks = 0;
 

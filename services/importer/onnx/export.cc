@@ -113,8 +113,8 @@ bool HasBody(const Node& node) {
   return false;
 }
 
-// Names in the file. Those of an imported graph are the model's; ONNX wants those of canonical
-// bodies to differ from everything outside.
+// Names in the file. An imported graph has the model's; in a canonical graph, ONNX requires the
+// names in bodies to differ from everything outside.
 Exporter::ExportNames Exporter::NamesOf(const Graph& graph) {
   ExportNames names;
   for (const Value& value : graph.values)
@@ -379,7 +379,7 @@ absl::Status Exporter::Run() {
   return status;
 }
 
-// What goes before the bytes of a length-delimited field.
+// The bytes before the contents of a length-delimited field.
 std::string FieldHead(int field, uint64_t length) {
   std::string head;
   google::protobuf::io::StringOutputStream stream(&head);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kOldest = 21;  // canonical forms of all older operators are those of opset 21
 
-// Of the tensors within.
+// Type of the tensors within.
 DataType ElementType(const Type& type) {
   return type.element.empty() ? type.dtype : ElementType(type.element[0]);
 }

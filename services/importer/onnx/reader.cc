@@ -29,8 +29,8 @@ struct Scope {
   Graph* graph = nullptr;
   NameSet* value_names = nullptr;
   NameSet* node_names = nullptr;
-  // Of a body; a function sees nothing from outside. A body two levels in captures through the one
-  // between, which then has the value too.
+  // Set for a body; a function sees nothing from outside. A body two levels in captures through the
+  // one between, which then has the value too.
   Scope* enclosing = nullptr;
   std::unordered_map<std::string, ValueId> values;
   std::string prefix;                                     // of names made inside a function call

@@ -124,7 +124,7 @@ class BodyReader {
       if (output.name == name || outputs.size() == 1) break;
       first += output.count;
     }
-    // Of an operator that is not known the name says nothing.
+    // The name says nothing if the operator is not known.
     if (first >= body_.outputs[static_cast<size_t>(node)]) first = 0;
     return TfRef{node, static_cast<int>(first) + index};
   }

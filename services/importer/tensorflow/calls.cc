@@ -126,7 +126,7 @@ void TensorflowReader::ReadIf(TfScope& scope, int index, Items& items) {
   });
 }
 
-// Of a conditional of version 1: the side that its predicate chose.
+// Reads a Merge of a conditional of TensorFlow 1: the side that its predicate chose.
 void TensorflowReader::ReadMerge(TfScope& scope, int index, Items& items) {
   const tf::NodeDef& def = scope.body->node(index);
   const std::vector<TfRef>& inputs = scope.body->inputs_of(index);

@@ -15,7 +15,7 @@ const char* CanonicalOf(const Converter& c) {
 
 ValueId Like(TfNode& n, ValueId id, double value) { return n.c.Scalar(n.c.type(id).dtype, value); }
 
-// What a fake quantization does with the range [low, high]: `narrow` leaves the lowest step out.
+// A fake quantization with the range [low, high]: `narrow` leaves the lowest step out.
 absl::Status FakeQuantAs(Converter& c, double low, double high) {
   return ConvertAsTflite(c, "FAKE_QUANT", {c.in(0)}, {{"min", low}, {"max", high}});
 }

@@ -11,7 +11,7 @@ struct LstmWeights {
   ValueId w, in_peephole, forget_peephole, out_peephole, b;
 };
 
-// What a step of an LSTM gives, in the order of its outputs.
+// Results of a step of an LSTM, in the order of its outputs.
 enum LstmOutput { kIn, kState, kForget, kOut, kCandidate, kSquashed, kHidden, kLstmOutputs };
 
 std::vector<ValueId> LstmStep(TfNode& n, ValueId x, ValueId state, ValueId hidden,

@@ -8,7 +8,7 @@
 namespace quench::importer::tensorflow_ops {
 namespace {
 
-// What a window says of each spatial axis.
+// Options of a window for each spatial axis.
 struct Window {
   std::vector<int64_t> strides, dilations, kernel;
   std::string padding;        // "SAME", "VALID", "EXPLICIT"

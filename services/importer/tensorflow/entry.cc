@@ -16,7 +16,7 @@ bool GivesNothing(const std::string& op) {
   return op == "NoOp" || op == "Assert" || op == "Const" || op == "Placeholder";
 }
 
-// Which nodes compute something from a placeholder.
+// The nodes that compute something from a placeholder.
 std::vector<bool> DependOnPlaceholders(const TfBody& body) {
   std::vector<std::vector<size_t>> readers(body.nodes.size());
   std::vector<size_t> pending;

@@ -228,7 +228,7 @@ TfItem TensorflowReader::Resolve(TfScope& scope, const TfRef& ref) {
                                                         : TfItem{};
 }
 
-// What must be there before a node is read; control flow asks for its own.
+// Values that must be there before a node is read; control flow asks for its own.
 std::vector<TfRef> TensorflowReader::NeedsOf(const TfScope& scope, int node) const {
   const TfBody& body = *scope.body;
   if (scope.branch != nullptr &&

@@ -71,7 +71,7 @@ absl::StatusOr<Tensor> ValuesOf(const tf::TensorProto& proto, const TensorHeader
   }
 }
 
-// What the scanner left in the file of lists of numbers, as the message that it was.
+// Lists of numbers that the scanner left in the file, as the message that they were.
 absl::StatusOr<tf::TensorProto> WithStoredLists(const tf::TensorProto& proto,
                                                 std::span<const std::byte> file) {
   tf::TensorProto whole = proto;

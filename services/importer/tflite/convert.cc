@@ -142,7 +142,7 @@ std::optional<std::vector<int64_t>> TfliteNode::KnownInts(int input) const {
     if (!IsInteger(constant->dtype())) return std::nullopt;
     return constant->ToInts();
   }
-  // What shapes say in one run of a loop need not hold in the next.
+  // Shapes that hold in one run of a loop need not hold in the next.
   const std::optional<std::vector<Dim>> dims = c.elements(c.in(input));
   if (!dims || !c.types_are_final() || !IsInteger(c.type(c.in(input)).dtype)) return std::nullopt;
   std::vector<int64_t> values;

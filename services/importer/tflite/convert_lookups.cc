@@ -72,7 +72,7 @@ absl::Status UnsortedSegment(Converter& c) {
       n.Emit("Slice", {n.Emit("Shape", {n.Raw(0)}), c.Ints({ids}), c.Ints({kEnd}), c.Ints({0})});
   const ValueId shape = n.Emit("Concat", {c.Ints({count + 1}), inner}, {{"axis", int64_t{0}}});
   const ValueId start = n.Emit("Expand", {c.Scalar(dtype, first), shape});
-  // What belongs to no segment goes into a row behind the last, which is dropped.
+  // Rows that belong to no segment go into a row behind the last, which is dropped.
   const ValueId given = n.Cast(n.Raw(1), DataType::kI64);
   const ValueId none = n.Emit("Less", {given, c.Scalar(DataType::kI64, 0)});
   const ValueId segments =

@@ -16,7 +16,7 @@ struct State {
   ValueId stored = kNone, real = kNone;
 };
 
-// What the variable in input `input` keeps of `real`.
+// The state that the variable in input `input` keeps of `real`.
 State StateOf(TfliteNode& n, int input, ValueId real) {
   Converter& c = n.c;
   const TensorScale scale = ScaleOf(c.node(), "input", static_cast<size_t>(input));
@@ -74,7 +74,7 @@ absl::StatusOr<Sequence> SequenceOf(TfliteNode& n, bool timed, bool time_major) 
   return sequence;
 }
 
-// What a layer gives for all steps, [steps, batch, units], in the order of the model.
+// The outputs of a layer for all steps, [steps, batch, units], in the order of the model.
 ValueId InModelOrder(TfliteNode& n, const Sequence& sequence, ValueId y) {
   if (!sequence.timed) return n.Emit("Squeeze", {y, n.c.Ints({0})});
   return sequence.time_major ? y : n.Transpose(y, {1, 0, 2});
@@ -132,9 +132,9 @@ absl::Status RequireAll(const Converter& c, std::initializer_list<int> inputs) {
 
 // ---- Long short-term memory ----
 
-// Where an LSTM layer has its inputs. Those of gates are in the order input, forget, cell, output;
-// peepholes leave the cell out. Weights are [units, depth] and [units, width of the output], that of
-// the projection [width, units].
+// Indices of the inputs of an LSTM layer. Those for gates are in the order input, forget, cell,
+// output; peepholes leave the cell out. Weights are [units, depth] and [units, width of the
+// output], those of the projection [width, units].
 struct LstmInputs {
   int weights = 1, recurrent = 5, peepholes = 9, bias = 12, projection = 16;
   int output_state = 18, cell_state = 19;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kOpset = 21;  // of nodes in ONNX's vocabulary
 
-// What a state is before the first run, where that is not 0: one number, for others have no text.
+// A state before the first run, if it is not 0: one number; others have no text.
 void DescribeInitial(const std::string& input, const Tensor& initial,
                      std::map<std::string, std::string>& metadata) {
   const auto number = [&](int64_t i) { return initial.FloatAt(i); };
@@ -333,7 +333,7 @@ void TfliteReader::ReadOperator(const tflite::Operator& op, uint32_t index, Scop
     }
     node.outputs.push_back(id);
   }
-  // What the operator leaves in its variables are outputs behind its own.
+  // The operator's variables after it are additional outputs behind its own.
   if (!states.empty() && scope.is_main) {
     node.attributes["states"] = states;
     for (const int64_t input : states) {
@@ -506,7 +506,7 @@ std::string TfliteReader::HandleOf(const tflite::Operator& op) const {
   return Printable(text(options->container()) + text(options->shared_name()));
 }
 
-// What the subgraph of a CALL_ONCE puts into variables.
+// Values that the subgraph of a CALL_ONCE puts into variables.
 void TfliteReader::ReadInitialValues(uint32_t number) {
   const tflite::SubGraph& subgraph = *model_.subgraphs()->Get(number);
   std::map<int32_t, std::string> handles;

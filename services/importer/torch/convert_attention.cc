@@ -54,7 +54,8 @@ absl::Status Attention(Converter& c) {
 
 // ---- Layers of transformers that PyTorch fuses for inference ----
 
-// What these operators refuse, models do without them when they are traced or scripted so.
+// The error of these fused operators; a model does without them if it is traced or scripted as the
+// error says.
 static absl::Status UnsupportedFused(const AtenNode& n, const std::string& text) {
   return n.c.Unsupported(text +
                          ": save the model after `torch.backends.mha.set_fastpath_enabled(False)`, "

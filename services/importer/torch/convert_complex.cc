@@ -71,7 +71,7 @@ bool IsComplexInput(const Node& node, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// What the operator of the same name makes of the real or of the imaginary parts.
+// Results of the operator of the same name on the real or the imaginary parts.
 absl::StatusOr<std::vector<ValueId>> OfPart(Converter& c, int which) {
   Node node = c.node();
   node.op = node.op.substr(0, node.op.rfind('.'));
@@ -133,7 +133,7 @@ absl::Status ByParts(Converter& c) {
   return c.FinalValues(results);
 }
 
-// What does not depend on the numbers: sizes.
+// Results that do not depend on the numbers: sizes.
 absl::Status ByRealPart(Converter& c) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<ValueId> results, OfPart(c, 0));
   return c.FinalValues(results);

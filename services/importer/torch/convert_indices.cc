@@ -55,7 +55,7 @@ absl::Status Scatter(Converter& c) {
                          {{"axis", axis}, {"reduction", reduction}}));
 }
 
-// What a reduction of PyTorch is called in ONNX, and the number that changes nothing in it.
+// The ONNX name of a reduction of PyTorch, and the number that changes nothing in it.
 struct Reducer {
   const char* reduction;
   double neutral;
@@ -227,7 +227,7 @@ absl::Status IndexPut(Converter& c) {
   return n.Finish(n.Transpose(y, back));
 }
 
-// Which positions of the axis [start, end) by step are: others keep their contents.
+// `x` with `part` written to, or reduced into, these positions of the axis; others keep their contents.
 static ValueId AlongAxis(AtenNode& n, ValueId x, int64_t axis, ValueId positions, ValueId part,
                          const char* reduction = "none") {
   std::vector<int64_t> perm = Counted(n.Rank(x));

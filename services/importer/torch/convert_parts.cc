@@ -177,7 +177,7 @@ absl::Status Roll(Converter& c) {
   return n.Finish(n.Emit("Identity", {x}));
 }
 
-// Of neighbours, n times; of booleans whether they differ.
+// Differences of neighbours, n times; for booleans whether they differ.
 absl::Status Diff(Converter& c) {
   AtenNode n(c);
   ValueId x = n.In("self");

@@ -9,7 +9,8 @@
 namespace quench::importer::torch_ops {
 namespace {
 
-// What `self` is computed in: true division and functions of real numbers make floats of integers.
+// The type that `self` is computed in: true division and functions of real numbers make floats of
+// integers.
 DataType FloatOf(DataType dtype) { return IsFloat(dtype) ? dtype : DataType::kF32; }
 
 }  // namespace
@@ -244,7 +245,7 @@ absl::Status IsFinite(Converter& c) {
   return n.Finish(n.Emit("Not", {n.Emit("Or", {n.Emit("IsNaN", {x}), n.Emit("IsInf", {x})})}));
 }
 
-// Of one sign.
+// Whether a number is infinite with one sign.
 absl::Status IsInfinite(Converter& c) {
   AtenNode n(c);
   const bool positive = n.Is("isposinf");

@@ -8,7 +8,7 @@
 namespace quench::importer::torch_ops {
 namespace {
 
-// What a result is divided by: in the order of the numbers that _fft_r2c and its kin are given.
+// The divisor of a result: in the order of the numbers that _fft_r2c and its kin are given.
 enum class Norm : uint8_t { kNone, kRoot, kCount };
 
 // Along axes of x, which has one more axis behind them for the parts. A half spectrum, or the real
@@ -101,7 +101,7 @@ absl::Status Fft(Converter& c) {
   return FinishTransformed(n, f);
 }
 
-// What they decompose into.
+// The operators that Fourier transforms decompose into.
 absl::Status FftCore(Converter& c) {
   AtenNode n(c);
   QUENCH_RETURN_IF_ERROR(n.RequireRank(n.In("self"), "self"));

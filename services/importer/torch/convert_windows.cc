@@ -151,7 +151,7 @@ absl::Status MaxPoolOf(Converter& c) {
   QUENCH_ASSIGN_OR_RETURN(attributes["dilations"],
                           n.IntsOf("dilation", static_cast<size_t>(spatial), 1));
   const Batched x = WithBatch(n, n.In("self"), spatial);
-  // Of indices ONNX counts through the whole tensor, PyTorch through one plane.
+  // ONNX counts indices through the whole tensor, PyTorch through one plane.
   if (c.IsUsed(1) && c.declared(1).dtype == DataType::kUndefined && c.num_outputs() > 1) {
     const std::vector<ValueId> y = c.EmitMany("MaxPool", {x.id}, 2, attributes);
     const ValueId shape = n.Slice(n.ShapeOf(x.id), 0, 2, kTorchEnd);
@@ -174,7 +174,7 @@ absl::Status AveragePool(Converter& c) {
     attributes["count_include_pad"] = int64_t{n.Flag("count_include_pad", true)};
     return FinishBatched(n, n.Emit("AveragePool", {x.id}, std::move(attributes)), x.added);
   }
-  // Of whole windows, padding included, the average is the sum but for a factor.
+  // For whole windows, padding included, the average is the sum but for a factor.
   attributes["count_include_pad"] = int64_t{1};
   if (n.Flag("ceil_mode")) QUENCH_RETURN_IF_ERROR(PadToWholeWindows(n, x.id, attributes));
   double area = 1;

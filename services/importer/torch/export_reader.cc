@@ -23,7 +23,7 @@ const Json* OnlyOutput(const Json& outputs) {
   return outputs.is_array() && outputs.size() == 1 ? &outputs[0] : nullptr;
 }
 
-// What a node gives that is a number; nothing for tensors.
+// The kind of number that a node gives; nothing for tensors.
 std::optional<RuntimeNumber::Kind> NumberKind(const Json& outputs) {
   const Json* output = OnlyOutput(outputs);
   if (output == nullptr) return std::nullopt;

@@ -287,7 +287,7 @@ std::vector<Handle> GraphBuilder::AddIf(const std::string& name, Handle conditio
   node.version = kOpset;
   node.name = node_names_.Take(Printable(name), "If");
   node.inputs = {Use(condition)};
-  // What the bodies capture must be there for a body that is nested in another one.
+  // Values that the bodies capture must be there for a body that is nested in another one.
   for (const auto& body : {then_body, else_body}) {
     for (const auto& [handle, id] : body->values) {
       if (Get(handle).scope != body && Get(handle).constant == nullptr) Use(handle);

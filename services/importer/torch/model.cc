@@ -35,7 +35,7 @@ absl::Status NoProgram(const std::string& what) {
       what, kHowToExport);
 }
 
-// What an archive of torch.save holds, by its pickle.
+// The contents of an archive of torch.save, by its pickle.
 absl::Status DescribeSaved(const TorchArchive& archive) {
   absl::StatusOr<TorchBytes> bytes = archive.Read("data.pkl");
   QUENCH_RETURN_IF_ERROR(bytes.status());

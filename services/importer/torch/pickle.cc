@@ -280,7 +280,7 @@ class PickleReader {
 absl::Status PickleReader::Build() {
   Pickled* state = Pop();
   Pickled* object = Top();
-  // What Python adds to an ordered dict of parameters (`_metadata`) says nothing here.
+  // The entry that Python adds to an ordered dict of parameters (`_metadata`) says nothing here.
   if (object->kind == Pickled::Kind::kDict) return absl::OkStatus();
   if (object->kind != Pickled::Kind::kObject) return Damaged("gives a state to what is no object");
   object->state = state;

@@ -296,7 +296,7 @@ absl::StatusOr<TorchValue> TorchProgram::CallInPlace(const std::string& domain,
   if (self == nullptr) return InvalidArgument("`{}`: {}_ writes to no tensor", name, base);
   const CellPtr target = *self;
   if (target->is_complex) return Unsupported("`{}`: writes to a complex tensor", name);
-  // Of some operators the plain form calls `input` what this one calls `self`.
+  // For some operators the plain form calls `input` what this one calls `self`.
   for (auto& [argument, value] : named) {
     if (argument == "self" && (base == "dropout" || base == "feature_dropout")) argument = "input";
   }

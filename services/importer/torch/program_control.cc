@@ -70,7 +70,7 @@ bool HaveOneShape(const TorchValue& a, const TorchValue& b) {
   return true;
 }
 
-// What a value that is one or the other is to the program.
+// A value that is one or the other, as the program sees it.
 TorchValue LeafOf(const TorchValue& a, const TorchValue& b, Handle handle, const CellPtr& cell) {
   if (std::holds_alternative<CellPtr>(a) || std::holds_alternative<CellPtr>(b)) return cell;
   const char first = KindOf(a), second = KindOf(b);
@@ -82,7 +82,7 @@ TorchValue LeafOf(const TorchValue& a, const TorchValue& b, Handle handle, const
 
 }  // namespace
 
-// What was written to since then, each once, as it is now; and back to what it was.
+// Tensors that were written to since then, each once, as they are now; and back to what they were.
 std::vector<TorchProgram::Written> TorchProgram::TakeWritten(size_t from) {
   std::vector<Written> now;
   for (size_t i = written_.size(); i-- > from;) {

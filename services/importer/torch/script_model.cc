@@ -1,4 +1,5 @@
-// What a TorchScript archive holds: code, modules with their attributes, constants; and the model's inputs.
+// The contents of a TorchScript archive: code, modules with their attributes, constants; and the
+// model's inputs.
 #include <algorithm>
 
 #include "common/base/printable.h"
@@ -149,7 +150,7 @@ absl::StatusOr<TorchValue> ScriptReader::ObjectOf(const Pickled& pickled, const 
   return TorchValue(object);
 }
 
-// What PyTorch packs the parameters of quantized convolutions into: a version, numbers of the window, tensors.
+// Parameters of quantized convolutions in PyTorch's packed form: a version, numbers of the window, tensors.
 static absl::StatusOr<std::vector<TorchValue>> UnpackedConvolution(
     const std::vector<TorchValue>& state) {
   const auto items = [](const TorchValue& value) {

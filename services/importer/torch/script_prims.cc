@@ -167,7 +167,7 @@ absl::StatusOr<TorchValue> ScriptPrims::ToNumber(const TorchValue& value,
   return TorchValue(static_cast<int64_t>(*real));
 }
 
-// Of numbers, texts and lists; not of tensors.
+// Arithmetic on numbers, texts and lists; not on tensors.
 absl::StatusOr<Maybe> ScriptPrims::Arithmetic(const std::string& op, const std::string& name,
                                               const Arguments& arguments) {
   if (arguments.size() == 1 && IsNumber(arguments[0])) {

@@ -38,7 +38,7 @@ class ProbeConverter final : public Converter {
   const Type& type(ValueId id) const override {
     return id == kNone ? Unknown() : probe_.graph_.value(id).type;
   }
-  // What it probes may be a loop's body, of which other iterations have other types.
+  // The probed nodes may be a loop's body, whose other iterations have other types.
   bool types_are_final() const override { return false; }
   const Tensor* constant(ValueId id) const override {
     if (id == kNone || probe_.graph_.value(id).constant == nullptr) return nullptr;
