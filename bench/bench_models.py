@@ -128,8 +128,8 @@ def quench(args, command, model, *options):
 
 
 def sizes_of(args):
-    """What binds symbolic dims while compiling, the same for floats and integers."""
-    return [word for size in args.size for word in ("--size", size)] or ["--batch", 1]
+    """Options that bind symbolic dims while compiling, the same for floats and integers."""
+    return [word for size in args.size for word in ("--dim", size)] or ["--batch", 1]
 
 
 def quantized(args, model, folder):
@@ -201,7 +201,7 @@ def suite(folder):
 
 
 def machine(args):
-    """What ratios depend on beside the code: they are compared between equal variants, peers and threads only."""
+    """Facts that ratios depend on beside the code: they are compared only between equal variants, peers and threads."""
     listed = subprocess.run([args.quench, "targets", "--format", "json"], capture_output=True, text=True, check=True).stdout
     host = next(target for target in json.loads(listed) if target["name"] == "host")
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")

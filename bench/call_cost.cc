@@ -1,4 +1,4 @@
-// What a call costs from C++, and what opens and calls leave behind:
+// The cost of a call from C++, and the memory that opens and calls leave behind:
 //
 //   call_cost MODEL [OPENS [CALLS]]
 //

@@ -32,7 +32,7 @@ from float64_truth import Truth
 TOLERANCE = 1e-4
 F16_TOLERANCE = 2e-3
 
-# What a user would feed where N(0, 1) is not it: (pattern of the path, lowest and highest value).
+# Ranges that a user would feed where N(0, 1) is not right: (pattern of the path, lowest and highest value).
 RANGES = [("*candy.onnx", 0, 255), ("*yunet_s*", 0, 255), ("*yolox_nano.onnx", 0, 255), ("*squeezenet_tensor_input*", 0, 255),
           ("*silero*", -0.5, 0.5), ("*mnist.onnx", 0, 1), ("*super*resolution*", 0, 1)]
 # Sizes of symbolic dims, by what their name contains. A model with symbolic dims runs at the first two, and where those do not

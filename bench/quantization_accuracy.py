@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What quantization costs: every method, per tensor and per channel, static and dynamic, beside ONNX Runtime's quantizer.
+"""The cost of quantization: every method, per tensor and per channel, static and dynamic, beside ONNX Runtime's quantizer.
 
 Usage: bench/quantization_accuracy.py --quench build/release/bin/quench MODEL.onnx --data SAMPLES [--labels LABELS.npy]
                                       [--calibrate N] [--equalize] [--split-outliers PERCENT] [--split-tensors N]
@@ -23,7 +23,7 @@ import tempfile
 
 import numpy as np
 
-# What the rows are called, and what says so to quench. ONNX Runtime's percentile is 99.999.
+# Names of the rows, and the options of quench for each. ONNX Runtime's percentile is 99.999.
 KINDS = {"average": ["--method", "average"], "minmax": ["--method", "minmax"], "percentile 99": ["--method", "percentile"],
          "percentile 99.999": ["--method", "percentile", "--percentile", "99.999"], "entropy": ["--method", "entropy"],
          "mse": ["--method", "mse"]}

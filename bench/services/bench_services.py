@@ -126,7 +126,7 @@ def main():
                 base = [quench, "compile", model, "--target", "x86-64-v3", "--force", "--progress", "none"]
                 row = {}
                 row["wall"], row["cpu"] = compiled(base, folder / "here")
-                # Whoever comes first finds the disk less busy: they take turns.
+                # The first server finds the disk less busy: they take turns.
                 for name in sorted(servers, reverse=i % 2 == 1):
                     before = servers[name].cpu()
                     there = base + ["--gateway", servers[name].address]

@@ -139,7 +139,7 @@ def quota(args, folder):
 
 
 def while_held(args, folder, trouble):
-    """What a workflow has become through `trouble(cluster, child)`, which comes while the process of a step stands still."""
+    """The fate of a workflow after `trouble(cluster, child)`, which comes while the process of a step stands still."""
     cluster = Cluster(args.bin, folder)
     try:
         holding = concurrent.futures.ThreadPoolExecutor().submit(cluster.hold, "codegen")
@@ -293,7 +293,7 @@ def varint(value):
 
 
 def field(number, value):
-    """Of a message, as protobuf encodes it: an integer, or bytes."""
+    """A field of a message, as protobuf encodes it: an integer, or bytes."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     return varint(number << 3 | 2) + varint(len(value)) + value

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a cluster lives through: real processes, real trouble, and every workflow has to succeed.
+"""A cluster in trouble: real processes, real outages, and every workflow has to succeed.
 
 Usage: bench/services/outages.py --build-dir build/release [--minutes N] [SCENARIO...]      without names: all
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from quench.loading import from_keras, from_onnx, from_tensorflow, from_tflite, from_torch, load
     from quench.workflow import Workflow
 
-# Of quench[client], whose packages an engine does without.
+# Names in quench[client], whose packages an engine does without.
 _CLIENT = {"Client": "client", "IR": "ir", "Workflow": "workflow", "from_keras": "loading", "from_onnx": "loading",
            "from_tensorflow": "loading", "from_tflite": "loading", "from_torch": "loading", "load": "loading"}
 

@@ -1,4 +1,4 @@
-"""What users give as an array, as numpy's."""
+"""Arrays given by users, converted to numpy arrays."""
 
 from __future__ import annotations
 

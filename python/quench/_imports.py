@@ -49,7 +49,7 @@ def fill_import_options(client: Uploads, options: Any, *, format: str = "", shap
                         convert_config: Optional[Mapping[str, bool]] = None, conversions: Iterable[str] = (), layout: str = "",
                         signature: str = "", architecture: Optional[Path] = None, default_type: Any = None,
                         keep_quantized_weight: bool = False) -> None:
-    """Of a quench.importer.v1.ImportOptions. Whatever can be checked without the model is checked before anything is uploaded."""
+    """Fills a quench.importer.v1.ImportOptions. Everything that can be checked without the model is checked before anything is uploaded."""
     options.format, options.signature = _texts("format", format)[0], _texts("signature", signature)[0]
     options.opset = whole("opset", opset, 0)
     options.inputs.extend(_texts("inputs", inputs))

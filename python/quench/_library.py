@@ -1,4 +1,4 @@
-"""What a gateway compiled, as files."""
+"""Libraries that a gateway compiled, as files."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def metadata(library: bytes, report: Any, model: str) -> dict[str, Any]:
 
 
 class Files:
-    """What `compile` writes into a folder: refused before the work where it would replace something."""
+    """The files that `compile` writes into a folder: refused before the work if one would replace something."""
 
     def __init__(self, folder: pathlib.Path, library: str, *, password: Optional[str], recipient: Optional[str],
                  export_metadata: bool, force_overwrite: bool) -> None:

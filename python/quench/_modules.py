@@ -116,7 +116,7 @@ def write_module(gateway: Gateway, module: Any, path: pathlib.Path) -> None:
 
 
 def module_bytes(gateway: Gateway, module: Any) -> bytes:
-    """Those of a .qir file."""
+    """The bytes of a .qir file."""
     file = io.BytesIO()
     _write_container(gateway, module, file)
     return file.getvalue()

@@ -17,7 +17,7 @@ from quench._messages import messages
 from quench.errors import InputError
 
 Path = Union[str, "os.PathLike[str]"]
-# Of quench.ir.v1.ElementType, by NumPy's names.
+# Numbers of quench.ir.v1.ElementType, by NumPy's names.
 ELEMENT_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10,
                  "float64": 11, "uint32": 12, "uint64": 13, "bfloat16": 16, "uint4": 21, "int4": 22}
 # How quantize chooses ranges from statistics; the first is the default.
@@ -78,7 +78,7 @@ def parsed_type(text: str) -> tuple[str, Optional[tuple[Union[int, str], ...]]]:
 
 
 def _parts(dims: str) -> list[str]:
-    """What lies between commas, but for those within parentheses: sizes may be expressions such as `floordiv(height, 2)`."""
+    """Splits at commas outside of parentheses: sizes may be expressions such as `floordiv(height, 2)`."""
     found, depth = [""], 0
     for letter in dims:
         depth += (letter in "([") - (letter in ")]")
@@ -90,7 +90,7 @@ def _parts(dims: str) -> list[str]:
 
 
 def numpy_type(text: str) -> Optional[np.dtype[Any]]:
-    """Of a type's text; None where NumPy has none."""
+    """The dtype for a type's text; None if NumPy has none."""
     try:
         return np.dtype(parsed_type(text)[0])
     except TypeError:
@@ -154,7 +154,7 @@ def fill_target(request: Any, target: Target, host: Target = "") -> None:
 def fill_compile_options(options: Any, *, opt_level: int = 3, set_channel_layout: Optional[str] = None, winograd: bool = True,
                          float16_sums: bool = True, max_size: Optional[float] = None, class_names: Iterable[str] = (),
                          preprocess: Optional[Mapping[str, Any]] = None, check: str = "auto", prefix: Optional[str] = None) -> None:
-    """Of quench.codegen.v1.CompileOptions, as `quench compile` calls them."""
+    """Fills a quench.codegen.v1.CompileOptions; options are named as in `quench compile`."""
     options.opt_level = whole("opt_level", opt_level, 0, 4)
     if set_channel_layout is not None:
         layout = one_of("set_channel_layout", set_channel_layout, ("first", "last"))
@@ -179,7 +179,7 @@ def fill_quantize_options(options: Any, *, activation_dtype: str = "int8", kerne
                           quant_type: str = "any", symmetric: bool = False, power_of_two: bool = False, bias_correction: bool = False,
                           percentile: Optional[float] = None, include: Iterable[str] = (), exclude: Iterable[str] = (),
                           block_size: Optional[int] = None) -> None:
-    """Of quench.quantizer.v1.QuantizeOptions, as `quench quantize` calls them."""
+    """Fills a quench.quantizer.v1.QuantizeOptions; options are named as in `quench quantize`."""
     sources = {"any": "UNSPECIFIED", "static": "STATIC", "dynamic": "DYNAMIC", "weights": "WEIGHTS_ONLY"}
     source = sources[one_of("quant_type", quant_type, sources)]
     options.source = messages().enum("quench.quantizer.v1.RangeSource", f"RANGE_SOURCE_{source}")

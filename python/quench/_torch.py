@@ -17,7 +17,7 @@ READS_VALUES = "`forward` decides by values of tensors"
 
 
 def _parameters(module: Any, count: int) -> list[str]:
-    """What `forward` calls its first arguments."""
+    """Names of `forward`'s first arguments."""
     try:
         names = list(inspect.signature(module.forward).parameters)
     except (TypeError, ValueError):
@@ -61,14 +61,14 @@ def examples_of(torch: Any, module: Any, inputs: Inputs, dtypes: Mapping[str, An
 
 
 def arguments(module: Any) -> list[str]:
-    """Of `forward`, whose names files of PyTorch give their inputs."""
+    """Names of `forward`'s arguments, which PyTorch's files give to inputs."""
     schema = getattr(getattr(module, "forward", None), "schema", None)
     if schema is not None:
         return [argument.name for argument in schema.arguments][1:]
     return list(inspect.signature(module.forward).parameters)
 
 
-# What makes Python's numbers of a tensor, and what tells a trace its sizes alone.
+# Methods that make Python's numbers of a tensor, and operators that tell a trace only its sizes.
 _READERS = ("__bool__", "__int__", "__float__", "__index__", "item", "tolist", "numpy", "__array__")
 _OF_SIZES = ("aten::size", "aten::dim", "aten::numel", "prim::shape")
 

@@ -1,4 +1,4 @@
-"""What goes to a gateway and comes back: files, tensors, samples, models."""
+"""Transfers to and from a gateway: files, tensors, samples, models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Uploads:
     _folder: tempfile.TemporaryDirectory[str]
 
     def upload(self, path: Path) -> str:
-        """What `download` names the bytes of a file by; they are at the gateway then. What breaks off goes on where it stopped."""
+        """Uploads a file and returns its digest for `download`. An interrupted upload continues where it stopped."""
         digest = self.gateway.upload(path)
         return f"{digest.hash}/{digest.size_bytes}"
 
@@ -51,7 +51,7 @@ class Uploads:
             return self.gateway.upload(path)
 
     def _fill_samples(self, samples: Any, data: Any, images: str, names: Sequence[str] = ()) -> None:
-        """Of a quench.step.v1.Samples; `names` are the inputs', in whose order samples may have them."""
+        """Fills a quench.step.v1.Samples; samples may give inputs in the order of `names`, the inputs' names."""
         samples.images = images
         if isinstance(data, (int, np.integer)) and not isinstance(data, bool):
             samples.random = whole("the number of random samples", data, 1, 100_000)
@@ -78,7 +78,7 @@ class Uploads:
         samples.manifest.CopyFrom(self._upload_bytes(manifest.SerializeToString(deterministic=True), "manifest"))
 
     def _fill_model(self, model: Any, path: pathlib.Path, external_data: Iterable[Path]) -> None:
-        """Of a quench.importer.v1.Model; uploads what it names."""
+        """Fills a quench.importer.v1.Model; uploads the files that it names."""
         model.file.CopyFrom(self.gateway.upload(path))
         model.name = path.name
         beside = {os.path.relpath(file, path.parent): pathlib.Path(file) for file in external_data}
@@ -115,7 +115,7 @@ def _by_name(sample: Any, names: Sequence[str]) -> Mapping[str, Any]:
 
 
 def _files_beside(path: pathlib.Path) -> set[str]:
-    """Those that an ONNX model keeps its weights in and that lie beside it; what is missing is the importer's to say."""
+    """Files beside an ONNX model that hold its weights; missing ones are left to the importer's error."""
     if path.suffix != ".onnx" or path.stat().st_size > SEARCHED_BYTES:
         return set()
     found: set[str] = set()

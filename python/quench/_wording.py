@@ -13,7 +13,7 @@ def _shape(found: re.Match[str]) -> str:
     return f'shapes={{"{found["input"]}": ({inner})}}'
 
 
-# What services write, and what it is called here. The last row has all options whose names differ in dashes only.
+# Words of services, and their names here. The last row has all options whose names differ in dashes only.
 _WORDS: list[tuple[re.Pattern[str], object]] = [
     (re.compile(r"--shape (?P<input>\S+?)=(?P<sizes>[A-Z0-9,-]*[A-Z0-9]|scalar)"), _shape),
     (re.compile(r"\(of a single number: \S+=scalar\)"), "(of a single number: `()`)"),
@@ -30,7 +30,7 @@ def in_python(text: str) -> str:
     return text
 
 
-# What other tools call options of functions that load models.
+# Names in other tools of options for functions that load models.
 _ELSEWHERE = {
     "custom_convert_map": "conversions", "default_dtype": "default_type", "dtype": "dtypes", "dtype_dict": "dtypes", "shape": "shapes",
     "freeze_params": "no_freeze", "shape_dict": "shapes", "use_parser_friendly_name": "", "export_node_renamed_model_path": ""}

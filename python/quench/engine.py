@@ -23,7 +23,7 @@ from quench._runtime import check, ffi, has, lib, text
 from quench._sizes import choose_sizes
 from quench.errors import BusyError, ClosedError, EncryptedError, InputError, LibraryError
 
-# What each call needs, found once.
+# Objects that each call needs, found once.
 _from_buffer, _empty = ffi.from_buffer, np.empty
 _set_input, _set_output, _run = lib.quench_rt_set_input, lib.quench_rt_set_output, lib.quench_rt_run
 
@@ -77,7 +77,7 @@ class Benchmark:
 
 
 class _Plan:
-    """Of inputs of these shapes: what outputs there are, with shapes that are None where only a run knows, and for states."""
+    """The plan for inputs of these shapes: outputs, whose shapes are None where only a run knows them, and states."""
 
     def __init__(self, shapes: list[tuple[int, ...]], elements: int,
                  outputs: list[tuple[int, Optional[tuple[int, ...]], np.dtype[Any]]]) -> None:
@@ -196,7 +196,7 @@ class Engine:
         self._session = out[0]
         self._freed = weakref.finalize(self, _free, out[0], model)  # before the interpreter goes, too
         self._about = about
-        # Of each input and output: what the C API takes, made once.
+        # C API structures of each input and output, made once.
         self._tensors = [ffi.new("quench_rt_tensor*") for _ in range(max(len(self.inputs), 1))]
         self._dims = [ffi.new("int64_t[]", max(len(info.shape), 1)) for info in self.inputs]
         for i, info in enumerate(self.inputs):
@@ -219,7 +219,7 @@ class Engine:
 
     @property
     def fingerprint(self) -> str:
-        """Of the graph with its weights: 64 hex digits."""
+        """Fingerprint of the graph with its weights: 64 hex digits."""
         return text(self._open().fingerprint)
 
     @property
@@ -230,7 +230,7 @@ class Engine:
 
     @property
     def threads(self) -> int:
-        """Of the runs to come, which may be set: 1 to 1024."""
+        """Number of threads for later runs, which may be set: 1 to 1024."""
         self._open()
         return self._threads
 
@@ -243,7 +243,7 @@ class Engine:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the library says of itself, as `quench inspect` prints it."""
+        """The library's description, as `quench inspect` prints it."""
         about = self._open()
         if not has(about, "quench_model", "description"):
             return {}
@@ -328,8 +328,8 @@ class Engine:
         self._finish()
 
     def _finish(self) -> None:
-        """Frees what was closed. Nobody waits here: a signal's handler closes in the middle of a run. Who holds the lock comes here
-        after it."""
+        """Frees what was closed, without waiting: a signal's handler closes in the middle of a run. The thread that holds the lock
+        comes here after it."""
         if self._lock.acquire(blocking=False):
             try:
                 self._freed()

@@ -1,4 +1,4 @@
-"""What can go wrong, with the sentence of the C API."""
+"""Errors, with the message of the C API."""
 
 from __future__ import annotations
 

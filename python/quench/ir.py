@@ -139,7 +139,7 @@ class IR:
 
     @property
     def partition_backends(self) -> list[str]:
-        """What parts of the module are for; empty: it is not partitioned."""
+        """The backends that parts of the module are for; empty: it is not partitioned."""
         return list(self.facts["partition_backends"])
 
     @property
@@ -183,7 +183,7 @@ class IR:
         return isinstance(other, IR) and self.fingerprint == other.fingerprint
 
     def __hash__(self) -> int:
-        """Of the structure, the same in every process."""
+        """Hash of the structure, the same in every process."""
         return int(self.structure_hash[:15], 16)
 
     def __str__(self) -> str:
@@ -277,7 +277,7 @@ class IR:
     def partition(self, backend: str = "tensorrt", operators: Iterable[str] = (), *, min_nodes: int = 1, remove_stacks: bool = True,
                   simplify_batch_matmul: bool = True, simplify_scalar_add: bool = True, remove_no_mac_subgraphs: bool = True,
                   force: bool = False) -> IR:
-        """What the backend runs becomes parts of the module. One that was calibrated needs `force`: its statistics are given up."""
+        """Turns the nodes that the backend can run into parts of the module. A calibrated module needs `force`, which discards its statistics."""
         self._may_lose_statistics(force)
 
         def fill(request: Any) -> None:
@@ -404,11 +404,11 @@ class IR:
         library runs on any machine of this one's kind.
         encrypt_password: the library is encrypted to a key of its own, which is written as modelKey.bin and opens with this password;
         recipient: to whoever has the identity of this age recipient.
-        uuid: 32 hex digits, or "random"; one that derives from model and options without it.
-        check: "auto", "full" or "no": how much of the library is run beside the interpreter before it is written. What was looked at
-        is in metadata.json; a library that computes something else is an error.
-        prefix: what names in model.h begin with, in capitals; the module's name without it.
-        The rest is called as by `quench compile`."""
+        uuid: 32 hex digits, or "random"; default: derived from model and options.
+        check: "auto", "full" or "no": how much of the library is compared with the interpreter before it is written. metadata.json
+        lists what was compared; a library that computes something else is an error.
+        prefix: prefix of names in model.h, in capitals; default: the module's name.
+        Other options are named as in `quench compile`."""
         one_of("emit", emit, EMITS)
         if uuid is not None and uuid != "random" and not re.fullmatch("[0-9a-fA-F]{32}", str(uuid).replace("-", "")):
             raise InputError(f"uuid is `{uuid}`, must be 32 hex digits like 123e4567-e89b-12d3-a456-426614174000, or `random`")
@@ -511,7 +511,7 @@ class IR:
         return run
 
     def diff(self, other: IR) -> dict[str, Any]:
-        """What `other` has that this has not, and the other way round, as `quench diff --format json` prints it."""
+        """The differences between this and `other`, as `quench diff --format json` prints them."""
         steps = Steps(f"diff {self.name}")
         request = steps.add("diff")
         request.reference.CopyFrom(self._module)
@@ -530,7 +530,7 @@ class IR:
 
 
 def read_module(client: Client, path: pathlib.Path) -> IR:
-    """What `IR.save`, or a command, wrote."""
+    """Reads a module that `IR.save`, or a command, wrote."""
     steps = Steps(f"read {path.name}")
     request = steps.add("edit")
     request.module.CopyFrom(upload_module(client, path))

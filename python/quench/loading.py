@@ -23,7 +23,7 @@ from quench.ir import IR
 _own: Optional[Client] = None
 
 
-# What `Client.load` takes beside the model, and what from_torch knows for itself.
+# Options of `Client.load` beside the model, and options that from_torch sets itself.
 _OPTIONS = frozenset(each.name for each in inspect.signature(Client.load).parameters.values() if each.kind is each.KEYWORD_ONLY)
 _TORCH_KNOWS = {"format", "opset", "architecture", "external_data", "inputs"}
 
@@ -201,7 +201,7 @@ def _program_inputs(program: Any, module: Any, examples: Mapping[str, Any]) -> l
 
 
 def _known(names: list[str], examples: Mapping[str, Any]) -> dict[str, Any]:
-    """What TorchScript's files do not say of their inputs."""
+    """Facts about inputs that TorchScript's files do not contain."""
     tensors = dict(zip(names, examples.values()))
     return {"shapes": {name: list(tensor.shape) for name, tensor in tensors.items()},
             "dtypes": {name: str(tensor.dtype).replace("torch.", "") for name, tensor in tensors.items()}}

@@ -1,4 +1,4 @@
-"""What models can be compiled for: names that stand for CPUs, boards and phones."""
+"""Targets that models can be compiled for: names of CPUs, boards and phones."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def list_target_tags(verbose: bool = False) -> Tags:
 
 
 def list_x86_tags(verbose: bool = False) -> Tags:
-    """Those of x86 CPUs."""
+    """Targets that are x86 CPUs."""
     return _listed("x86", verbose)
 
 
 def list_arm_tags(verbose: bool = False) -> Tags:
-    """Those of Arm CPUs and boards."""
+    """Targets that are Arm CPUs and boards."""
     return _listed("arm", verbose)
 
 
 def list_android_tags(verbose: bool = False) -> Tags:
-    """Those of phones."""
+    """Targets that are phones."""
     return _listed("android", verbose)
 
 
 def list_cuda_tags(verbose: bool = False) -> Tags:  # pylint: disable=unused-argument
-    """Those of CUDA devices: none, there is no code for GPUs."""
+    """Targets that are CUDA devices: none, because GPUs are not supported."""
     return []

@@ -84,8 +84,8 @@ class Workflow:
         self._ask("Delete")
 
     def download(self, folder: Path, *, encrypt_password: Optional[str] = None, force_overwrite: bool = False) -> list[pathlib.Path]:
-        """What has succeeded: FOLDER/MODEL/OPTIONS/TARGET/model.so and model.h of a batch, FOLDER/MODEL/report.json of an analysis;
-        the paths of libraries and reports. Libraries are encrypted as by IR.compile."""
+        """Downloads what has succeeded: FOLDER/MODEL/OPTIONS/TARGET/model.so and model.h of a batch, FOLDER/MODEL/report.json of an analysis;
+        returns the paths of libraries and reports. Libraries are encrypted as by IR.compile."""
         root = pathlib.Path(folder)
         made = {step.name: {output.name: output.digest for output in step.outputs} for step in self._steps()
                 if _state(step.state) == "succeeded"}
@@ -111,7 +111,7 @@ class Workflow:
 
 
 class Batches(Uploads):
-    """What a client asks of many models at once."""
+    """Requests of a client for many models at once."""
 
     def compile_batch(self, models: Models, targets: Iterable[Target] = ("",), options: Optional[Mapping[str, Mapping[str, Any]]] = None,
                       *, load: Optional[Mapping[str, Any]] = None, title: str = "", fail_fast: bool = False) -> Workflow:
@@ -134,7 +134,7 @@ class Batches(Uploads):
         return Workflow(self.gateway, self.gateway.create(spec))
 
     def analyse_batch(self, models: Models, *, batch: int = 0, load: Optional[Mapping[str, Any]] = None, title: str = "") -> Workflow:
-        """What IR.analyse says, of many models."""
+        """The reports of IR.analyse, for many models."""
         spec = message("quench.gateway.v1.WorkflowSpec")(title=title)
         spec.analyse.batch = batch
         _fill_models(self, spec.analyse, models, load or {})

@@ -41,8 +41,8 @@ target_compile_options(quench_options INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wshadow;-Wmissing-prototypes;-Werror>)
 target_include_directories(quench_options INTERFACE ${CMAKE_SOURCE_DIR})
 
-# Optimisation. What time goes into is compiled as the preset says (CMAKE_CXX_FLAGS); everything around it - calls, commands,
-# readers of models, tests - with QUENCH_LIGHT after that, since optimising it is a third of a build and saves nobody anything.
+# Optimization. Code that takes time is compiled as the preset says (CMAKE_CXX_FLAGS); everything around it - calls, commands,
+# readers of models, tests - with QUENCH_LIGHT after that, because optimizing it is a third of a build and saves nobody anything.
 set(QUENCH_LIGHT "" CACHE STRING "Optimisation flag of code that is never where time goes (default: the preset's)")
 function(optimise_lightly)
   set_target_properties(${ARGN} PROPERTIES QUENCH_LIGHT ON)
@@ -51,7 +51,8 @@ function(optimise_lightly)
   endforeach()
 endfunction()
 
-# What tests spend their time in (interpreted models, sums over channels): optimised even where the preset optimises nothing.
+# Code that tests spend their time in (interpreted models, sums over channels): optimized even if
+# the preset optimizes nothing.
 function(optimise_always)
   if(NOT CMAKE_CXX_FLAGS MATCHES "-O[123]")
     foreach(target ${ARGN})
@@ -61,7 +62,7 @@ function(optimise_always)
   endif()
 endfunction()
 
-# What sees gRPC's headers.
+# Code that includes gRPC's headers.
 function(around_calls)
   optimise_lightly(${ARGN})
   set_target_properties(${ARGN} PROPERTIES QUENCH_HEADERS grpc)

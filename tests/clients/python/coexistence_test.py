@@ -28,7 +28,7 @@ def main():
     folders = {"ours": GEN, "theirs": theirs_folder}
     first = sys.argv[1]
     second = "theirs" if first == "ours" else "ours"
-    # What they import is found in the folder of those that come first, as in a program that mixes both.
+    # The second's imports are found in the folder of the first, as in a program that mixes both.
     sys.path.insert(0, str(folders[second]))
     sys.path.insert(0, str(folders[first]))
     loaded = {first: {}, second: {}}

@@ -1,4 +1,4 @@
-"""Builds the clients as README.md says, in copies of their folders: WORK/LANGUAGE. What has not changed is not built again."""
+"""Builds the clients as README.md says, in copies of their folders: WORK/LANGUAGE. An unchanged client is not built again."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ UNREACHABLE = re.compile(
     r"|dial tcp|name resolution|Failed to establish a new connection|Network is unreachable|Read timed out|network timeout|ReadTimeout")
 
 
-# What README.md's commands leave in a client's own folder.
+# Files that README.md's commands leave in a client's own folder.
 MADE = shutil.ignore_patterns("gen", "venv", "bin", "client", "node_modules", "target", "__pycache__")
 
 
@@ -81,7 +81,7 @@ def need_tool(name, version_words, least, pattern=r"(\d+)\.(\d+)"):
 
 
 def protos_of(proto, but=()):
-    """What a client needs; paths as they are imported."""
+    """The protos that a client needs; paths as they are imported."""
     names = sorted(str(path.relative_to(proto)) for path in proto.rglob("*.proto"))
     inside = ("grpc/", "quench/child/", "quench/config/", "quench/onnx/", *but)
     return [name for name in names if not name.startswith(inside)]

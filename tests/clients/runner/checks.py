@@ -1,4 +1,4 @@
-"""What every client must do, whatever its language."""
+"""Checks for every client, whatever its language."""
 
 import hashlib
 import os
@@ -85,7 +85,7 @@ class Checks:
                                     stderr=output, env=self.environment)
 
     def finish(self, process, code):
-        """What it printed."""
+        """Returns its output."""
         try:
             found = process.wait(CLIENT_SECONDS)
         except subprocess.TimeoutExpired:
@@ -108,7 +108,7 @@ class Checks:
                 raise Failed(f"the client should have printed `{part}`:\n{text}")
 
     def expect_reference(self, model, output, *options):
-        """What the client wrote is what one process gives with these options, byte for byte."""
+        """Checks that the client wrote what one process gives with these options, byte for byte."""
         reference = self.folder / f"{model.stem}-reference{len(options)}"
         if not reference.exists():
             words = [self.binaries / "quench", "compile", model, "--target", TARGET, "--output", reference, *options]
