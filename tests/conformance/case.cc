@@ -55,7 +55,7 @@ bool Close(double actual, double expected, double absolute) {
   return std::abs(actual - expected) <= absolute + kRelative * std::abs(expected);
 }
 
-// What an element of `expected` may be off by, however small it is itself.
+// The error that an element of `expected` may have, however small it is itself.
 double AbsoluteTolerance(const Tensor& expected, double of_largest) {
   if (of_largest == 0 || !IsFloat(expected.dtype())) return kAbsolute;
   double largest = 0;

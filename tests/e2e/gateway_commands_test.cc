@@ -29,7 +29,8 @@ TEST_F(GatewayTest, CompilesTheBytesThatOneProcessCompiles) {
     EXPECT_TRUE(*ReadFile(work_.path("here") / name) == *ReadFile(work_.path("there") / name))
         << name;
   }
-  // What passes computed lies in blobs after a service has stored it; the tensors are the same.
+  // Constants that passes computed lie in blobs after a service has stored them; the tensors are
+  // the same.
   const std::regex place(R"re( at "[0-9a-f]+"\[[0-9, ]+\])re");
   const auto text = [&](const std::string& folder) {
     return std::regex_replace(*ReadFile(work_.path(folder) / "model.ir.txt"), place, "");
@@ -155,7 +156,7 @@ TEST_F(GatewayTest, SamplesInOnnxFilesGoUp) {
        {"sample `cut.pb`", "sample `inner/input_0.pb`", "sample `wide.pb`", "bf16"})
     EXPECT_THAT(bad.err, HasSubstr(part));
   EXPECT_THAT(bad.err, Not(HasSubstr("good.pb")));
-  // What does not fit the model is told by its name too.
+  // A tensor that does not fit the model is named in the error too.
   work_.Write("other.pb", TensorProtoBytes({1, 64}, images.substr(0, 256)));
   EXPECT_THAT(Run(compile("other.pb", "there")).err, HasSubstr("other.pb.npy` is f32[1, 64]"));
 }
@@ -240,7 +241,7 @@ TEST_F(GatewayTest, ModulesAreThoseOfOneProcess) {
   }
   EXPECT_EQ(Run({"ir", DigitsModel(), "--lower", "conv1"}).out,
             work_.Run({"ir", DigitsModel(), "--lower", "conv1"}).out);
-  // What a model is imported as there, runs here.
+  // A model that is imported there runs here.
   const std::vector<std::string> run = {"run", DigitsModel(), "--random", "7", "--size", "batch=2"};
   const Outcome here = work_.Run(run), there = Run(run);
   ASSERT_EQ(here.exit_code, 0) << here.err;
@@ -453,8 +454,9 @@ TEST_F(GatewayTest, ComparesAsOneProcessDoes) {
     ASSERT_EQ(here.exit_code, 0) << here.err;
     EXPECT_EQ(here.out, there.out) << there.err;
   }
-  // What it gave once, in a folder as ONNX's test data.
-  ASSERT_EQ(work_.Run({"run", "out/model.so", "--random", "3", "--output", "set"}).exit_code, 0);
+  // Its earlier outputs, in a folder like ONNX's test data.
+  ASSERT_EQ(work_.Run({"run", "out/model.so", "--random", "3", "--output-dir", "set"}).exit_code,
+            0);
   std::filesystem::rename(work_.path("set/logits.npy"), work_.path("set/output_0.npy"));
   ASSERT_TRUE(WriteNpy((*RandomInputs(
                            std::vector<ArtifactTensor>{
@@ -564,7 +566,7 @@ TEST_F(GatewayTest, ModelsOfPytorchAreThoseOfOneProcess) {
     const Outcome same = Run(command);
     EXPECT_EQ(same.exit_code, 0) << words[0] << same.err;
   }
-  // What no input has a shape for is said there as it is here.
+  // The error about inputs without shapes is the same there as here.
   const std::vector<std::string> shapeless = {"compile", cases / "net_trace_2.15.pt", "--output",
                                               "out"};
   const Outcome here = work_.Run(shapeless), there = Run(shapeless);

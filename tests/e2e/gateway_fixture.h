@@ -31,7 +31,7 @@ class GatewayTest : public ::testing::Test {
     ASSERT_TRUE(server_->WaitForLog("blobs in ")) << server_->Log();
     address_ = server_->FromLog("gateway serves on ");
   }
-  // What `quench` becomes for a gateway.
+  // Runs `quench` with this gateway.
   Outcome Run(std::vector<std::string> arguments, const std::string& interrupt_when = "") {
     arguments.insert(arguments.end(), {"--gateway", address_});
     return work_.RunProgram(QUENCH_REMOTE_BINARY, arguments, interrupt_when);

@@ -207,7 +207,7 @@ TEST_F(GatewayTest, AFileIsReadOnceUnlessWhatIsRememberedIsWrong) {
   EXPECT_EQ(put.exit_code, 0) << put.err;
   EXPECT_THAT(put.out, HasSubstr(digest));
   EXPECT_EQ(*ReadFile(kept), text);
-  // What comes back is a file of its own, that its user may change.
+  // The result of a download is a file of its own, that its user may change.
   const Outcome got = Run({"blobs", "get", digest + "/3000000", "--output", "back"});
   ASSERT_EQ(got.exit_code, 0) << got.err;
   const Outcome metrics = work_.RunProgram(
@@ -223,7 +223,7 @@ TEST_F(GatewayTest, AFileIsReadOnceUnlessWhatIsRememberedIsWrong) {
   EXPECT_TRUE(*ReadFile(work_.path("again")) == std::string(3'000'000, 'w'));
 }
 
-// What the processes of steps write counts as what clients upload does.
+// Bytes that the processes of steps write count as uploads of clients do.
 TEST_F(GatewayTest, AStepIsRefusedWhatIsAboveTheLimitOfBlobs) {
   server_.reset();
   std::filesystem::remove_all(work_.path("state"));
@@ -276,7 +276,7 @@ TEST(UsersServerTest, ListensOnASocketThatNobodyElseReaches) {
   const Outcome compiled =
       here({"compile", DigitsModel(), "--gateway", "local", "--output", "out"});
   EXPECT_EQ(compiled.exit_code, 0) << compiled.err;
-  // Who did what is written down, and with this level also what only looked.
+  // Changes are written down, and at this level also calls that only looked.
   EXPECT_THAT(server.Log(), HasSubstr("audit {\"time\""));
   EXPECT_THAT(server.Log(), HasSubstr("\"call\":\"quench.gateway.v1.Workflows/CreateWorkflow\""));
   EXPECT_THAT(server.Log(), HasSubstr("\"resource\":\"workflows/"));
@@ -308,7 +308,7 @@ TEST_F(GatewayTest, ItsHealthCanBeAsked) {
   EXPECT_THAT(gone.err, HasSubstr("does not answer"));
 }
 
-// What cannot fit is refused at once and by name; what was promised stays, and reads are served.
+// A blob that cannot fit is refused at once and by name; promised blobs stay, and reads are served.
 TEST(SmallDiskTest, AFullDiskRefusesWritesOnly) {
   const Workspace work;
   const auto on_disk = [&](const std::string& script) {

@@ -2,7 +2,7 @@
 //
 // The options are those that --help lists; tests/cases/options/options.txt has a row for each, which
 // says what is run without the option, what with it, and what then differs. An option without a row
-// fails, as does a row without an option. What reaches a gateway runs with sanitizers, as does a
+// fails, as does a row without an option. Rows that use a gateway run with sanitizers, as does a
 // sample of the rest (QUENCH_FULL=1: all of it).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -71,11 +71,10 @@ std::vector<Row> ReadTable() {
   return rows;
 }
 
-// What --help-all lists: options by command, under each of their names, and the subcommands. Options of a
-// command above are listed again, and belong to that.
+// The contents of --help: options by command, under each of their names, and the subcommands.
 class Help {
  public:
-  Help() { Walk("", {}); }
+  Help() { Walk(""); }
   // All long names of each option; a positional has one.
   const std::map<std::string, std::vector<Words>>& options() const { return options_; }
 
@@ -122,7 +121,7 @@ class Help {
   std::map<std::string, std::vector<Words>> options_;
 };
 
-// What a run of the program leaves behind, as far as it is the same every time.
+// The leftovers of a run of the program, as far as they are the same every time.
 struct Trace {
   Outcome outcome;
   std::string text;  // output and files
@@ -159,7 +158,7 @@ class OptionsTest : public ::testing::Test {
     const auto there = [](const char* line) {
       return fixtures_->RunProgram(QUENCH_REMOTE_BINARY, Split(Filled(line)));
     };
-    // What is done there once is cached from then on.
+    // A result is cached there from its first computation on.
     const Outcome put = there("blobs put @digits --gateway @gateway");
     ASSERT_EQ(put.exit_code, 0) << put.err;
     blob_ = Split(put.out)[0];
@@ -410,7 +409,7 @@ TEST_F(OptionsTest, EveryOptionHasAnEffect) {
   for (const Row& row : table) {
     if (row.option != "--no-PASS") take(row);
   }
-  // Of the other passes: each on the model of its own case.
+  // The other passes: each on the model of its own case.
   for (const Row& row : table) {
     if (row.option != "--no-PASS") continue;
     const std::set<std::string> left = missing[row.command];
@@ -463,7 +462,7 @@ TEST_F(OptionsTest, EveryOptionHasAnEffect) {
   });
 }
 
-// What an unset variable of a shell leaves behind is never taken for "not given".
+// An empty value, as an unset variable of a shell leaves behind, is never taken for "not given".
 TEST_F(OptionsTest, EmptyValuesAreUsageErrors) {
   const Help help;
   std::vector<Words> lines;

@@ -231,7 +231,7 @@ module "m" canonical {
   EXPECT_NE(counted.out.find(", 192 bytes"), std::string::npos) << counted.out;
 }
 
-// What is counted at other sizes than those of the run says nothing about it.
+// Counts at other sizes than those of the run say nothing about it.
 TEST(ProgramTest, ProfilesCountAtTheSizesOfTheRun) {
   const Workspace work;
   std::ofstream(work.path("m.ir.txt")) << "quench.ir 1\nmodule \"m\" canonical {\n  symbol N = "

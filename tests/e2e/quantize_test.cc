@@ -436,7 +436,7 @@ TEST_F(QuantizeTest, MoreSamplesAreAddedOnRequest) {
   const Outcome added = Calibrate("s.stats", {"--add"});
   ASSERT_EQ(added.exit_code, 0) << added.err;
   EXPECT_NE(added.out.find("samples  16"), std::string::npos) << added.out;
-  // Of another model: with its batch norms, values and weights are others.
+  // Statistics of another model: with its batch norms, values and weights are others.
   const Outcome other = Calibrate("s.stats", {"--add", "--no-fold-batch-norms"});
   EXPECT_EQ(other.exit_code, 1);
   EXPECT_NE(other.err.find("do not go together"), std::string::npos) << other.err;

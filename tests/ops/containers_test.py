@@ -38,7 +38,7 @@ def instructions(dockerfile):
 
 
 def dockerfile_problems(dockerfile):
-    """What is wrong by the rules that this project holds its images to."""
+    """Violations of the rules that this project has for its images."""
     problems, user, stages, validated = [], "root", set(), False
     has = {"HEALTHCHECK": False, "ENTRYPOINT": False, "STOPSIGNAL": False}
     for word, rest in instructions(dockerfile):
@@ -255,7 +255,7 @@ class Envoy(unittest.TestCase):
         self.assertEqual(set(), {prefix for prefix in prefixes if not any(service.startswith(prefix) for service in served)})
 
     def answer_to(self, path):
-        """What the first route that matches does, as Envoy takes them."""
+        """The action of the first route that matches, as in Envoy."""
         for route in self.routes:
             match = route["match"]
             if match["path"] == path if "path" in match else path.startswith(match["prefix"]):

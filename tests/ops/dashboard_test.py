@@ -16,7 +16,7 @@ from support import yaml
 GRAFANA = support.DOCKER / "grafana"
 DASHBOARD = json.loads((GRAFANA / "dashboards/quench.json").read_text())
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-# What Grafana puts in place of its variables.
+# Values that Grafana puts in place of its variables.
 VARIABLES = {"$__rate_interval": "1m", "$window": "15m", "$job": "quench.*"}
 
 

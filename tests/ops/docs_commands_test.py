@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What README, docs/ and --help tell people to type: every option exists, and every console listing is what the program prints.
+"""Commands in README, docs/ and --help: every option exists, and every console listing is what the program prints.
 
 Usage: docs_commands_test.py BUILD_DIR
 """

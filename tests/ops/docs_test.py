@@ -38,7 +38,7 @@ def headings(text):
 
 
 def anchor(heading):
-    """What GitHub calls a heading in links."""
+    """GitHub's name of a heading in links."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 

@@ -54,7 +54,7 @@ def enter_machine():
 
 
 class Image:
-    """What `docker build` makes for one service, beneath `folder`. `volumes`: path in the container -> folder here."""
+    """The image that `docker build` makes for one service, beneath `folder`. `volumes`: path in the container -> folder here."""
 
     def __init__(self, folder, program, config, volumes, hosts):
         self.root, self.program, self.config, self.volumes, self.hosts = pathlib.Path(folder), program, config, volumes, hosts

@@ -28,7 +28,7 @@ PATIENCE = 120  # seconds: sanitizers and busy machines
 
 
 def until(condition, what):
-    """What `condition` gives once that is true; fails after PATIENCE."""
+    """The value of `condition` once that is true; fails after PATIENCE."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         value = condition()
@@ -90,7 +90,7 @@ class Local:
 
 
 class Working(unittest.TestCase):
-    """What five processes do while they run, one set of them for all these tests."""
+    """The five processes while they run, one set of them for all these tests."""
 
     @classmethod
     def setUpClass(cls):

@@ -1,4 +1,4 @@
-"""What the tests of docker/ and scripts/serve_local share: metrics.def as a table, PromQL's names, results as scripts/test counts them."""
+"""Helpers for the tests of docker/ and scripts/serve_local: metrics.def as a table, PromQL's names, results as scripts/test counts them."""
 
 import os
 import pathlib
@@ -77,7 +77,7 @@ def selectors(expression):
 
 
 def problems_of(expression, table, recorded=()):
-    """What an expression asks for that no service has. `recorded`: series of recording rules -> their labels."""
+    """Series in an expression that no service has. `recorded`: series of recording rules -> their labels."""
     problems = []
     found, grouped = selectors(expression)
     known_labels = set(BUILT_IN_LABELS)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `quench compile --with-runtime` leaves is all that a C program needs: one is built by CMake and run, here and for aarch64.
+"""The output of `quench compile --with-runtime` is all that a C program needs: one is built by CMake and run, here and for aarch64.
 
 Usage: with_runtime_test.py BUILD_DIR
 """

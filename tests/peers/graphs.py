@@ -1,5 +1,5 @@
-"""Random graphs (tests/fuzz/graphs) in ONNX Runtime, whose optimisations are off: the values of the interpreter here. What ONNX
-Runtime does not take is counted."""
+"""Random graphs (tests/fuzz/graphs) in ONNX Runtime, whose optimisations are off: the values of the interpreter here. Graphs that
+ONNX Runtime does not take are counted."""
 
 import argparse
 import collections
@@ -39,14 +39,14 @@ def distance(actual, expected):
 
 
 def is_of_one_kind(actual, expected):
-    """What rounding leaves of a value that it may change altogether: its type and rank, and numbers where there are numbers."""
+    """Checks what remains certain of a value that rounding may change altogether: type, rank, and numbers where there are numbers."""
     if actual.dtype != expected.dtype or actual.ndim != expected.ndim:
         return False
     return bool(np.isfinite(actual.astype(np.float64)).all() or not np.isfinite(expected.astype(np.float64)).all())
 
 
 def check(folder, outputs_compared):
-    """What is wrong, or why it is not compared. Outputs are counted by how they are compared."""
+    """The error, or the reason why it is not compared. Outputs are counted by how they are compared."""
     about = json.loads((folder / "about.json").read_text())
     try:
         run = session(folder / "model.onnx")

@@ -20,7 +20,7 @@ except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
-# What an accelerator might run: convolutions and products, and what is often beside them.
+# Operators that an accelerator might run: convolutions and products, and their usual neighbours.
 LIST = ["Conv", "Gemm", "MatMul", "Relu", "Clip", "Add", "BatchNormalization", "MaxPool", "Reshape"]
 NETWORKS = ["resnet50", "mobilenet_v2", "yolov5n", "bert_base", "googlenet"]
 KEEP = ["--keep-batch-matmul", "--keep-scalar-add", "--keep-stacks"]  # values keep the model's names

@@ -1,4 +1,4 @@
-"""What `quench quantize -o m.onnx` writes is computed in integers by those it is for: by their own dumps, not by time.
+"""Models from `quench quantize -o m.onnx` are computed in integers by the runtimes they are for: by their own dumps, not by time.
 
 ONNX Runtime's optimised model has no product of floats left, OpenVINO's runtime model (where openvino is installed) executes every one
 on bytes. For TensorRT, which is not at hand, the file itself has what its documentation wants.

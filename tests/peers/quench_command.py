@@ -6,7 +6,7 @@ import subprocess
 
 
 class Refused(Exception):
-    """What quench said as it exited with an error."""
+    """The output of quench when it exited with an error."""
 
 
 def command(*words, timeout=900):

@@ -12,7 +12,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MOST_BYTES, MOST_MILLISECONDS = 5_000_000, 2000
-# What a reader does, and what is there then. Added to a copy of the page, whose policy would not run it.
+# Actions of a reader, and their effects. Added to a copy of the page, whose policy would not run it.
 ACTS = """
 const found = {};
 const rows = () => document.querySelectorAll('[data-layers="0"] tbody tr');

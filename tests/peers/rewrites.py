@@ -1,5 +1,5 @@
-"""What `quench tile` and `quench edit` write as ONNX runs in ONNX Runtime: tiled models give the values of the model, edited ones those
-of the interpreter here."""
+"""ONNX files from `quench tile` and `quench edit` run in ONNX Runtime: tiled models give the values of the model, edited ones those of
+the interpreter here."""
 
 import argparse
 import pathlib

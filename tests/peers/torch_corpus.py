@@ -85,7 +85,7 @@ def of_torch(model, arguments):
 
 
 def visit(quench, model, folder):
-    """What became of the file, and whether that is a failure."""
+    """The outcome for the file, and whether that is a failure."""
     shapes = entry(SHAPES, model)
     expected = entry(REFUSED, model)
     words = []

@@ -176,7 +176,7 @@ class Cells(nn.Module):
 
 
 class Masked(nn.Module):
-    """What PyTorch fuses, with padding: without weights, with them, and with a mask of queries by keys too."""
+    """Attention that PyTorch fuses, with padding: without weights, with them, and with a mask of queries by keys too."""
 
     def __init__(self):
         super().__init__()

@@ -3,7 +3,7 @@ that PyTorch computes. A unit test reads them without PyTorch. Run it with an ol
 
 Usage: python3 tests/peers/torch_recorded.py [PATTERN]
 
-What a file says of where it was made (paths in stack traces) is left out.
+Traces in a file of where it was made (paths in stack traces) are left out.
 """
 
 import importlib.util

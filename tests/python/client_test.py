@@ -434,7 +434,7 @@ class ModelTest(unittest.TestCase):
 
 
 class Broken(grpc.RpcError):
-    """What gRPC raises when a connection is cut."""
+    """The error that gRPC raises when a connection is cut."""
 
     def code(self):
         return grpc.StatusCode.UNAVAILABLE

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What loading models refuses, and in which words: loading_test.py QUENCH. PyTorch is torch_test.py's."""
+"""Models and options that loading refuses, and its messages: loading_test.py QUENCH. PyTorch is torch_test.py's."""
 
 import unittest
 

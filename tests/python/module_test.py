@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What methods of a module keep, change and refuse: module_test.py QUENCH."""
+"""Effects and refusals of a module's methods: module_test.py QUENCH."""
 
 import copy
 import math

@@ -200,7 +200,7 @@ class Gateway:
         return code
 
 
-# What one connection of an attacker sends: pieces, for as long as it may.
+# Data that one connection of an attacker sends: pieces, for as long as it may.
 
 def rapid_reset():
     """CVE-2023-44487: streams that are opened and given up at once."""
@@ -352,7 +352,7 @@ class Attacks(unittest.TestCase):
                 neighbour.close()
                 before, descriptors = gateway.memory()[0], gateway.descriptors()
                 self.check(gateway, shape, ATTACK_SECONDS, before)
-                # What they took is given back.
+                # The resources that they took are given back.
                 end = time.monotonic() + PATIENCE
                 while gateway.descriptors() > descriptors + 2 and time.monotonic() < end:
                     time.sleep(0.05)

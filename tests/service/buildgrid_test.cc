@@ -148,8 +148,8 @@ pb::WorkflowSpec ImportAndCompile(const pb::BatchModel& model) {
   return spec;
 }
 
-// A gateway and its services that have nothing but copies, as the image runs them. What one cluster
-// compiled, another one finds.
+// A gateway and its services that have nothing but copies, as the image runs them. Results that one
+// cluster compiled are found by another.
 TEST_F(BuildGridTest, AClusterThatHasItsBlobsThereCompiles) {
   ClusterOptions options;
   options.store = address_;

@@ -1,4 +1,4 @@
-// What happens to workflows when processes die, stop and restart.
+// The fate of workflows when processes die, stop and restart.
 //
 // QUENCH_FULL=1 (scripts/test --full) makes the runs as many as the project promises.
 #include <google/protobuf/util/time_util.h>

@@ -18,7 +18,7 @@ bool IsEnd(pb::State state) {
   return state == pb::STATE_SUCCEEDED || state == pb::STATE_FAILED || state == pb::STATE_CANCELLED;
 }
 
-// Of one workflow, by the ends of its events.
+// Checks one workflow, by the ends of its events.
 class Checker {
  public:
   Checker(const std::vector<const Event*>& events, const Expectation* expectation,

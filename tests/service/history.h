@@ -1,4 +1,5 @@
-// What clients saw of workflows, and whether a gateway that keeps its promises can have answered like that.
+// Observations of workflows by clients, and whether a gateway that keeps its promises can have
+// answered like that.
 //
 // In the manner of checkers for distributed stores: clients note each call with the times between which it took effect;
 // afterwards every pair of answers of which one was there before the other was asked for must agree.
@@ -25,7 +26,7 @@ struct Event {
   Kind kind = Kind::kRead;
   std::chrono::steady_clock::time_point begin, end;
   std::string request, workflow;
-  // Of reads.
+  // Set for reads.
   gateway::v1::State state = gateway::v1::STATE_UNSPECIFIED;
   int64_t revision = 0;
   bool is_within_attempts = true;  // each of its steps
@@ -33,7 +34,7 @@ struct Event {
   std::string detail;              // of one that failed
 };
 
-// What the author of a request knows of it.
+// The author's expectation of a request.
 struct Expectation {
   gateway::v1::State end = gateway::v1::STATE_SUCCEEDED;
   std::string library;
@@ -41,15 +42,15 @@ struct Expectation {
 
 class History {
  public:
-  // Of whoever sent the request, before it does.
+  // Called by the author of the request, before it is sent.
   void Expect(const std::string& request, const Expectation& expectation);
   void Add(Event event);
   size_t size() const;
 
-  // What cannot be, a line each; nothing when all of it can:
+  // Contradictions, a line each; none when all of it can be true:
   // - a request is one workflow, and a workflow of one request;
-  // - revisions never go back, equal ones show the same state, and what has ended stays as it ended;
-  // - what was created is found until somebody deletes it, and never after that;
+  // - revisions never go back, equal ones show the same state, and an ended workflow stays as it ended;
+  // - a workflow that was created is found until somebody deletes it, and never after that;
   // - nothing is cancelled that nobody cancels, and the rest ends as expected, with the expected library, within its
   //   attempts.
   std::vector<std::string> Problems() const;

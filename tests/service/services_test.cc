@@ -90,7 +90,7 @@ class Services : public ::testing::TestWithParam<bool> {
   steps::BlobDigest Put(const std::filesystem::path& path) {
     return *steps::StoreBytes(*ReadFile(path), (*storage_("default"))->local());
   }
-  // Of a blob that nobody stored.
+  // The digest of a blob that nobody stored.
   static steps::BlobDigest Unknown() {
     steps::BlobDigest digest;
     digest.set_hash(Sha256Hex("unknown"));
@@ -663,7 +663,7 @@ TEST_P(Services, ShowInnerValues) {
   EXPECT_THAT(Get(shown.result.values(0).image()), HasSubstr("PNG"));
   EXPECT_THAT(Get(shown.result.report_json()), HasSubstr("histogram"));
 
-  // What it gave is what it takes.
+  // Its output is an input.
   apb::InferInput* input = infer.add_inputs();
   input->set_name("picture");
   *input->mutable_tensor() = shown.result.values(0).tensor();

@@ -1,7 +1,7 @@
 // Mixed work for a long time, while servers die, drain and stop: the answers fit together, and nothing is left.
 //
-// QUENCH_SOAK_SECONDS (1800): of the part with faults; a third as long follows without, in which nothing may grow. What
-// is no such number is refused.
+// QUENCH_SOAK_SECONDS (1800): length of the part with faults; a third as long follows without, in
+// which nothing may grow. A value that is not such a number is refused.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 using Kind = Event::Kind;
 using std::chrono::seconds;
 
-// What QUENCH_SOAK_SECONDS says. A soak of no time at all would pass, and say nothing.
+// The value of QUENCH_SOAK_SECONDS. A soak of no time at all would pass, and say nothing.
 absl::StatusOr<seconds> DurationIn(const char* text) {
   if (text == nullptr) return seconds(1800);
   const char* const end = text + std::strlen(text);
@@ -47,7 +47,7 @@ absl::StatusOr<seconds> DurationIn(const char* text) {
   return seconds(value);
 }
 
-// What a process has that it could lose count of.
+// Resources of a process that it could lose count of.
 struct Holdings {
   int64_t anonymous_kib = 0;
   int threads = 0, descriptors = 0, children = 0;
@@ -132,7 +132,7 @@ class SoakTest : public ::testing::Test {
   void Turn(User& user, const std::string& id, std::mt19937& random);
   void Read(User& user, const std::string& workflow, bool to_the_end);
   void ReadSomebodys(User& user, std::mt19937& random);
-  // Of all processes, once they are at rest.
+  // Resources of all processes, once they are at rest.
   std::map<std::string, Holdings> AtRest();
 
   // Before the processes start: AddressSanitizer keeps much of what was freed, and their memory would grow.

@@ -37,7 +37,7 @@ class User {
   gateway::v1::BatchModel model_;
 };
 
-// Of the library that the step kCompileStep has made.
+// The library that the step kCompileStep has made.
 std::string LibraryOf(const gateway::v1::Workflow& workflow);
 const gateway::v1::Step& StepOf(const gateway::v1::Workflow& workflow, const std::string& name);
 // The steps that did not succeed at once, for the whole of a workflow is longer than what a test's log keeps.

@@ -23,7 +23,7 @@ class Background {
   // Whether `text` appears in its log within 30 s.
   bool WaitForLog(const std::string& text) const;
   std::string Log() const;
-  // What follows `before` in the log, up to a comma, a space or the end of the line: an address.
+  // The text after `before` in the log, up to a comma, a space or the end of the line: an address.
   std::string FromLog(const std::string& before) const;
 
   void Signal(int signal) const;

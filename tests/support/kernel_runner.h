@@ -53,7 +53,7 @@ class KernelRunner {
 
   KernelRequest request_;
   Candidate candidate_;
-  // Of a preparation, if the candidate has one, and of the kernel.
+  // A preparation, if the candidate has one, or the kernel.
   struct Part {
     EmittedKernel emitted;
     KernelFunction function = nullptr;

@@ -24,7 +24,7 @@ class TfliteModel {
 
   tflite::ModelT& model() { return model_; }
   tflite::SubGraphT& graph() { return *model_.subgraphs[current_]; }
-  // What is added from now on goes there.
+  // Anything added from now on goes there.
   TfliteModel& Select(size_t subgraph);
   size_t AddSubgraph();
 

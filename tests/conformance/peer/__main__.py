@@ -4,7 +4,7 @@ Usage: python3 -m peer --harness build/release/bin/quench_conformance --quench b
 (from tests/conformance; needs onnx, onnxruntime and numpy)
 
 Each case is a small model; ONNX Runtime, unoptimised, says what is right; the harness runs it interpreted and compiled at levels 0 and 3.
-What fails stays in WORK/cases/OPERATOR_NUMBER, and the same seed draws the same cases. An operator of `quench ops` with neither a
+Failed cases stay in WORK/cases/OPERATOR_NUMBER, and the same seed draws the same cases. An operator of `quench ops` with neither a
 generator nor a row in exclusions.tsv is a failure.
 """
 
@@ -45,7 +45,7 @@ def read_exclusions():
 
 
 def newest_opset():
-    """What both the installed onnx and the installed ONNX Runtime know."""
+    """The newest opset that both the installed onnx and the installed ONNX Runtime know."""
     options = quiet()
     for opset in range(min(NEWEST_OPSET, onnx.defs.onnx_opset_version()), 16, -1):
         try:
@@ -89,7 +89,7 @@ def run_peer(case):
 
 
 def label(key):
-    """What cases of this operator are called."""
+    """The name of this operator's cases."""
     domain, op = key
     return f"{domain}.{op}" if domain else op
 

@@ -24,7 +24,7 @@ ONNX_TYPES = {F16: "float16", F32: "float", F64: "double", I8: "int8", I16: "int
 
 
 class Excluded(Exception):
-    """What was drawn is on the list of exclusions."""
+    """The drawn case is on the list of exclusions."""
 
 
 def generator(*names, domain=""):

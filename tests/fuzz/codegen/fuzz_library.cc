@@ -1,4 +1,4 @@
-// What `quench inspect` reads of a file that claims to be a library: any bytes.
+// `quench inspect` on a file that claims to be a library: any bytes.
 #include <cstdint>
 #include <span>
 

@@ -168,8 +168,8 @@ bool IsFinite(const Tensor& tensor) {
   return true;
 }
 
-// What rounding leaves of a value that it may change altogether: the type, the sizes that no run decides,
-// and numbers where there are numbers.
+// Checks what remains certain of a value that rounding may change altogether: its type, the sizes
+// that no run decides, and numbers where there are numbers.
 bool IsOfOneKind(const Graph& graph, const Type& type, const Tensor& actual,
                  const Tensor& expected) {
   if (actual.dtype() != expected.dtype() || actual.rank() != expected.rank()) return false;

@@ -110,7 +110,7 @@ int DumpAll(const Options& options) {
   return written > 0 ? 0 : 1;
 }
 
-// Whether all is well. What is compared is added to `compared`.
+// Whether all is well. Comparisons are added to `compared`.
 bool CheckSeed(const Options& options, uint64_t seed, const std::vector<Combination>& ways,
                Statistics& statistics, Verdict& compared) {
   if (options.print) std::cout << fmt::format("seed {}\n", seed) << std::flush;

@@ -340,7 +340,7 @@ bool Grower::Step(const std::string& op) {
       for (const auto& [each, rule] : AllRules()) all.push_back(each);
       return all;
     }();
-    // What models are made of more often than the rest.
+    // Operators that models contain more often than the rest.
     static const std::vector<std::string> common = {"Reshape",
                                                     "Transpose",
                                                     "Split",

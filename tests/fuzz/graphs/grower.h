@@ -19,7 +19,7 @@ using Ints = std::vector<int64_t>;
 using Attributes = std::map<std::string, Attribute>;
 using DataTypes = std::vector<DataType>;
 
-// What the numbers of a graph are.
+// Kinds of numbers in a graph.
 enum class Family : uint8_t {
   kIndices,  // functions of their index, no two alike: a wrong address shows
   kWhole,    // small whole numbers: sums and products have no rounding that could hide something
@@ -34,10 +34,10 @@ struct Specimen {
   std::map<std::string, int64_t> sizes;  // of its symbols
 };
 
-// Of any type of floats or whole bytes, rounded or cut to it.
+// A tensor of any type of floats or whole bytes, with the values rounded or cut to it.
 Tensor OfNumbers(DataType type, const Ints& dims, const std::vector<double>& values);
 
-// What graphs were made of.
+// Operators that graphs were made of.
 struct Statistics {
   std::map<std::string, int64_t> nodes, refused;  // by operator
   std::set<std::pair<std::string, std::string>> neighbours;

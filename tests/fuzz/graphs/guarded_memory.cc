@@ -34,7 +34,7 @@ bool IsOurs(const void* memory) {
   return region != nullptr && at >= region && at < region + kReserved;
 }
 
-// What lies behind the block up to its page still has the fill.
+// Whether the bytes behind the block up to its page still have the fill.
 bool IsWhole(const Block& block, int fill) {
   for (const unsigned char* at = block.data + block.size;
        reinterpret_cast<uintptr_t>(at) % kPage != 0; ++at) {

@@ -124,7 +124,7 @@ bool SquareLayer(Grower& g) {
   return g.Add("Conv", {x, weights({size, from, 1, 1})});
 }
 
-// What models put behind a layer: an affine map per channel, a function, a second reader. The map's
+// Operators that models put behind a layer: an affine map per channel, a function, a second reader. The map's
 // constants lie along the channels' axis or, now and then, along another one, of the same size if there is one.
 bool Block(Grower& g, const std::string&) {
   if (g.dice.Chance(0.35)

@@ -37,7 +37,7 @@ std::optional<Specimen> Tidied(Specimen specimen) {
   return specimen;
 }
 
-// What the node gives becomes inputs.
+// The outputs of the node become inputs.
 std::optional<Specimen> WithoutNode(Specimen specimen, size_t index,
                                     const std::map<std::string, Tensor>& values) {
   Graph& graph = specimen.graph;

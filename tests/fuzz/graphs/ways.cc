@@ -15,8 +15,8 @@ struct Targets {
   std::vector<std::string> of_one_variant, of_several;
 };
 
-// Those of this kind of machine, so that a graph meets the same ways on every CPU; `host` for each that
-// this one does not run.
+// Targets of this kind of machine, so that a graph meets the same ways on every CPU; `host` for
+// each that this CPU does not run.
 Targets AllTargets() {
   Targets targets{{"host"}, {}};
   const uint32_t machine = codegen::ResolveTarget("host").value()[0].machine;

@@ -1,4 +1,4 @@
-// What holds for every graph that a reader accepts.
+// Properties of every graph that a reader accepts.
 #pragma once
 
 #include <cstdlib>

@@ -6,7 +6,7 @@ Usage: python3 -m keras_models --quench build/release/bin/quench [--only LAYER,L
 --record compares nothing, but writes the first model of each layer and library to tests/cases/keras, which the default run reads without Keras.
 
 Each model is saved as Keras 3 writes it (.keras and .h5) and as TensorFlow's Keras 2 does (.h5), and run by `quench run`. A layer of
-keras_layers.def without a model is a failure. What fails stays in WORK.
+keras_layers.def without a model is a failure. Failed cases stay in WORK.
 """
 
 import argparse

@@ -5,7 +5,7 @@ Usage: python3 -m tensorflow_models --quench build/release/bin/quench [--only OP
 
 --record compares nothing, but writes the first graph of each operator to tests/cases/tensorflow, which the default run reads without TensorFlow.
 
-Each graph is run by `quench run`. An operator of tensorflow_ops.def without a model is a failure. What fails stays in WORK.
+Each graph is run by `quench run`. An operator of tensorflow_ops.def without a model is a failure. Failed cases stay in WORK.
 """
 
 import argparse

@@ -354,7 +354,7 @@ def functional(name, random):
     return [Case({"x": f32(random, 3)}, build), Case({"x": -f32(random, 3)}, build)]
 
 
-# What the operators of version 1 are written by, for all of them at once.
+# Operators that write those of version 1, for all of them at once.
 FLOW_V1 = "Switch Merge Enter Exit NextIteration LoopCond TensorArrayV3 TensorArrayScatterV3 TensorArrayReadV3 TensorArrayWriteV3 "
 FLOW_V1 += "TensorArrayGatherV3 TensorArraySizeV3"
 

@@ -3,7 +3,7 @@
 Usage: python3 -m tflite --quench build/release/bin/quench [--cases N] [--seed S] [--only OP,OP] [--modes f32,q8]
 (from tests/peers; needs ai-edge-litert, numpy and flatc)
 
-Each case is a small model, run interpreted and compiled. What does not pass stays in WORK/cases, and the same seed draws the same
+Each case is a small model, run interpreted and compiled. Failed cases stay in WORK/cases, and the same seed draws the same
 cases. A builtin operator with neither a generator nor a row in exclusions.tsv is a failure.
 """
 

@@ -6,7 +6,7 @@ import numpy as np
 
 GENERATORS = {}  # operator -> (function that fills a Case, modes, whether a float model says what ranges its outputs have)
 
-# What the operator computes in. q8, qu8 and q16 are quantized activations (q16 with 8-bit weights), hybrid is float with 8-bit weights:
+# Types that the operator computes in. q8, qu8 and q16 are quantized activations (q16 with 8-bit weights), hybrid is float with 8-bit weights:
 # there LiteRT rounds activations to 8 bits and quench does not, so that LiteRT's float kernel with the same weights says what is right;
 # f16w float with 16-bit weights, q8w4 and hybrid4 are q8 and hybrid with weights of four bits; the others say the type of plain tensors.
 MODES = {"f32": "FLOAT32", "f64": "FLOAT64", "f16": "FLOAT16", "q8": "INT8", "qu8": "UINT8", "q16": "INT16", "q8w4": "INT8",
@@ -21,7 +21,7 @@ ACTIVATIONS = ("NONE", "NONE", "RELU", "RELU6", "RELU_N1_TO_1")
 
 
 def generator(*names, modes="f32", measured=True):
-    """Registers the function as the one that draws cases of the operators `names`, each in these modes. What is not `measured` says
+    """Registers the function as the one that draws cases of the operators `names`, each in these modes. A case that is not `measured` says
     itself how its outputs are quantized."""
 
     def register(function):
@@ -262,7 +262,7 @@ class Case:
         self.outputs.append(place)
 
     def scale_of_output(self, low, high):
-        """Of some outputs the ends are cut off."""
+        """The scale of an output; for some, the ends of the range are cut off."""
         fit = self.scales.uniform(0.8, 1.2)
         return self.activation_scale(low * fit, high * fit)
 

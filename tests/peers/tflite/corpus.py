@@ -3,7 +3,7 @@
 Usage: python3 -m tflite.corpus --quench build/release/bin/quench [--corpus DIR] [--litert] [PATTERN]
 (from tests/peers; needs the standard library, with --litert also ai-edge-litert and numpy)
 
-What is known: FILE.tflite.ref.npz (in0, in1 ... out0, out1 ... in the model's order), and NAME_input0_TYPE.csv, NAME_golden_TYPE.csv
+Known outputs: FILE.tflite.ref.npz (in0, in1 ... out0, out1 ... in the model's order), and NAME_input0_TYPE.csv, NAME_golden_TYPE.csv
 beside NAME.tflite. With --litert, files that have neither are compared with LiteRT on random inputs. Floats differ by at most 1e-4 of
 the largest; a quantized network has the same winner and is at most two steps off, a file of one operator one step.
 """

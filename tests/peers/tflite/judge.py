@@ -21,7 +21,7 @@ KINDS = ("pass", "unsupported", "refused", "wrong numbers", "crash", "hang")
 
 @dataclasses.dataclass
 class Verdict:
-    """What came of a case: one of KINDS, the first line that says why, and how many integers were one step off."""
+    """The outcome of a case: one of KINDS, the first line that says why, and how many integers were one step off."""
     kind: str
     reason: str = ""
     steps: int = 0
@@ -136,7 +136,7 @@ def judge(quench, case, file, folder, compiled=True):
 
 
 def judge_all(quench, flatc, cases, folder, jobs=2, compiled=True):
-    """{name of a case: Verdict}. What passes leaves no files."""
+    """{name of a case: Verdict}. Passed cases leave no files."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {case["name"]: folder / f"{case['name']}.tflite" for case in cases}
     models.write_models(flatc, {files[case["name"]]: case["model"] for case in cases})

@@ -105,7 +105,7 @@ def check_beside_float(tensor, given, real):
 
 
 def without_rounding(function, operator, mode, seed, build, rounded):
-    """What the float kernel gives with the weights of a hybrid case; `rounded` is what the hybrid kernel gave."""
+    """Outputs of the float kernel with the weights of a hybrid case; `rounded` are those of the hybrid kernel."""
     case = Case(operator, mode, seed, exact=True)
     function(case)
     outputs = complete(case, build(case.model()), case.feeds)

@@ -14,7 +14,7 @@ import subprocess
 
 SCHEMA = pathlib.Path(__file__).resolve().parents[3] / "services" / "importer" / "tflite" / "schema.fbs"
 
-# Of the format: struct's letter and numpy's name.
+# Types of the format: struct's letter and numpy's name.
 TYPES = {"FLOAT32": ("f", "<f4"), "FLOAT16": ("e", "<f2"), "FLOAT64": ("d", "<f8"), "INT8": ("b", "|i1"), "INT16": ("h", "<i2"),
          "INT32": ("i", "<i4"), "INT64": ("q", "<i8"), "UINT8": ("B", "|u1"), "UINT16": ("H", "<u2"), "UINT32": ("I", "<u4"),
          "UINT64": ("Q", "<u8"), "BOOL": ("?", "|b1")}

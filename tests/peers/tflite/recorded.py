@@ -4,7 +4,7 @@ Usage: python3 -m tflite.recorded --quench build/release/bin/quench [PATTERN]
 (from tests/peers; needs flatc and the standard library)
 
 The cases are in tests/cases/tflite, a file for each operator. With QUENCH_UPDATE_GOLDENS=1 those of PATTERN are drawn anew, which takes LiteRT: of
-each operator and mode the shortest of a few cases, of those that quench passes. What it does not pass, the label peer-formats tells.
+each operator and mode the shortest of a few cases, of those that quench passes. The others are shown by the label peer-formats.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What scripts/test_summary reads: one test per operator, in the form of GoogleTest's results."""
+"""Results for scripts/test_summary: one test per operator, in the form of GoogleTest's results."""
 
 import os
 import pathlib
@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 
 
 def write(name, verdicts):
-    """Of [(operator, failures, reason to skip)], where the test was asked for results."""
+    """Writes [(operator, failures, reason to skip)], if the test was asked for results."""
     kind, _, folder = os.environ.get("GTEST_OUTPUT", "").partition(":")
     if kind != "xml":
         return

@@ -106,7 +106,7 @@ TEST(Contracts, EveryFileIsBuilt) {
   const fs::path root = QUENCH_PROTO_SOURCES;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root)) {
     const std::string name = entry.path().lexically_relative(root).generic_string();
-    // What processes of one program tell each other is no contract.
+    // Messages between processes of one program are not a contract.
     if (entry.path().extension() == ".proto" && !name.starts_with("quench/child/")) {
       found.insert(name);
     }
@@ -132,7 +132,7 @@ TEST(Contracts, RulesAreKept) {
   }
 }
 
-// What is linked into programs is what the descriptor sets say.
+// The descriptors linked into programs equal the descriptor sets.
 TEST(Contracts, LinkedFilesAreTheTrees) {
   EXPECT_STREQ(gateway::v1::Workflows::service_full_name(), "quench.gateway.v1.Workflows");
   const FileDescriptor* file = gateway::v1::WorkflowMetadata::descriptor()->file();

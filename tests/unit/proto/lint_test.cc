@@ -110,7 +110,7 @@ TEST(Lint, CommentsAreThere) {
 TEST(Lint, BytesTravelByDigest) {
   EXPECT_EQ(ProblemsAfter({{"TYPE_STRING", "TYPE_BYTES"}}),
             Problems{"shop/v1/shop.proto: `shop.v1.BuyRequest.name` holds bytes, not a digest"});
-  // What a client streams is on its way to where digests are made.
+  // Bytes that a client streams are on their way to where digests are made.
   EXPECT_EQ(ProblemsAfter({{"TYPE_STRING", "TYPE_BYTES"},
                            {"name: \"Buy\"", "name: \"Buy\" client_streaming: true"}}),
             Problems{});

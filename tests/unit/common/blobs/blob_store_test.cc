@@ -276,7 +276,7 @@ TEST_F(LocalBlobStoreTest, AnAdoptedFileIsABlobAndGone) {
   EXPECT_EQ(Temporaries(), 0u);
 }
 
-// What lies in another file system cannot be moved, and what has another name may be changed by it.
+// A file in another file system cannot be moved, and a file with another name may be changed by it.
 TEST_F(LocalBlobStoreTest, WhatCannotBeMovedIsCopied) {
   const auto elsewhere = TempDir::Create("/dev/shm");
   ASSERT_TRUE(elsewhere.ok()) << elsewhere.status();

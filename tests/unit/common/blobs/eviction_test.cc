@@ -90,7 +90,8 @@ TEST_F(EvictionTest, AUseCountsAndFreesNothing) {
   EXPECT_FALSE(store_->Contains(b));
 }
 
-// What another process adds to the folder counts: for eviction, and for writes that are refused.
+// Bytes that another process adds to the folder count: for eviction, and for writes that are
+// refused.
 TEST_F(EvictionTest, AFolderSharedByTwoProcesses) {
   const auto space = std::make_shared<BlobSpace>(1000);
   const auto limited = *LocalBlobStore::Open(folder_->path() / "a", space);

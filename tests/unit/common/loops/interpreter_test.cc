@@ -1,4 +1,4 @@
-// What the interpreter refuses, and how it ends early.
+// Programs that the interpreter refuses, and its early ends.
 #include "common/loops/interpreter.h"
 
 #include <gtest/gtest.h>

@@ -169,7 +169,7 @@ TEST_P(Nest, TransposeOfHalves) {
   }
 }
 
-// Of a sum that is one block (long_sums.h).
+// A sum that is one block (long_sums.h).
 TEST_P(Nest, FullReductionKeepsItsOrder) {
   Builder b("sum");
   const B x = b.Input("x", kF32, {b.I(37), b.I(13)}), y = b.Output("y", kF32, {});

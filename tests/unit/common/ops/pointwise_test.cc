@@ -32,7 +32,7 @@ std::vector<T> Numbers(const std::string& text) {
   return {std::istream_iterator<T>(stream), std::istream_iterator<T>()};
 }
 
-// What is no number is a string.
+// Text that is not a number is a string.
 Attributes AttributesOf(const std::string& text) {
   Attributes attributes;
   for (const std::string& word : Numbers<std::string>(text)) {

@@ -30,7 +30,7 @@ void ExpectRunError(const std::string& op, const Operands& operands, const std::
   ExpectError(TryLowered(OneNode(op, operands, attributes, outputs), inputs), part);
 }
 
-// What inference of a node with these operands as inputs of known shapes says.
+// The error of inferring a node with these operands as inputs of known shapes.
 std::string InferError(const std::string& op, const Graph& graph) {
   Graph copy = graph;
   const absl::Status status = InferGraph(copy);

@@ -1,4 +1,4 @@
-// What the pass takes for attention, and where heads may lie.
+// Graphs that the pass takes for attention, and the places of heads in them.
 #include <gtest/gtest.h>
 
 #include <limits>

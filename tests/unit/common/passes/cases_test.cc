@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kDivider = "---\n";
 
-// What follows "# KEY: " on its line, "" if there is none.
+// The text after "# KEY: " on its line, "" if there is none.
 std::string Setting(const std::string& text, const std::string& key) {
   const std::string mark = "# " + key + ": ";
   const size_t at = text.find(mark);

@@ -1,4 +1,4 @@
-// What --float16 keeps in f32 so that large numbers have the results that f32 has.
+// Operators that --float16 keeps in f32 so that large numbers have the results that f32 has.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What codegen's passes on integers make of quantized graphs together; each alone has its case.
+// Codegen's passes on integers, together, on quantized graphs; each alone has its case.
 #include <tuple>
 
 #include "common/ops/evaluate.h"
@@ -135,7 +135,7 @@ TEST(IntegerPassesTest, WeightsOfAnyZeroPoint) {
   EXPECT_EQ(ConstantOf(few, Find(few, "ConvInteger")->inputs[3])->IntAt(0), 157);
   EXPECT_EQ(weights(LayerOfZeros("Conv", {16, 1, 3, 3}, {204}, 100, 16), "ConvInteger"),
             DataType::kU8);
-  // Of many, of groups, of products, with several zero points: floats.
+  // Many words, groups, products, with several zero points: floats.
   EXPECT_EQ(CountOps(LayerOfZeros("Conv", dims, {157}, 144 * 4), "Conv"), 1);
   EXPECT_EQ(CountOps(LayerOfZeros("Conv", {8, 4, 3, 3}, {157}, 1, 4), "Conv"), 1);
   EXPECT_EQ(CountOps(LayerOfZeros("Gemm", {8, 16}, {157}, 1), "Gemm"), 1);

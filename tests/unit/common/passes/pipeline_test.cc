@@ -83,7 +83,7 @@ TEST(PipelineTest, StopsAfterAPassAndReportsEachOnTheWay) {
   EXPECT_EQ(seen.back(), "fold_constants");
 }
 
-// Those that codegen runs are not part of it, unless they are asked for.
+// Codegen's passes are not part of it, unless they are asked for.
 TEST(PipelineTest, GoesOnToCodegensPassesIfAsked) {
   for (const char* name : {"", "sink_dequantize", "requantize", "fold_dequantized",
                            "pointwise_tables", "widen_integers", "fuse_groups"}) {
@@ -96,7 +96,7 @@ TEST(PipelineTest, GoesOnToCodegensPassesIfAsked) {
   }
 }
 
-// What runs depends on the level, and on whether the model's values are to stay.
+// The passes that run depend on the level, and on whether the model's values are to stay.
 TEST(PipelineTest, CodegenRunsItsPassesByLevelAndPurpose) {
   const auto seen = [](int level, bool keep_values) {
     PassOptions options;

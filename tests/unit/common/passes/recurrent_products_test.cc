@@ -118,7 +118,7 @@ TEST_P(RecurrentProductsTest, ComputesTheSame) {
   EXPECT_EQ(integers, GetParam().quantized ? 1 : 0);
 }
 
-// Who looks inside a run finds no rows that nothing wrote.
+// A look inside a run finds no rows that nothing wrote.
 TEST(SequenceProductsTest, WholeValuesHaveTheirPaddedStepsToo) {
   PassOptions options;
   options.whole_values = true;
@@ -131,7 +131,7 @@ TEST(SequenceProductsTest, WholeValuesHaveTheirPaddedStepsToo) {
 INSTANTIATE_TEST_SUITE_P(Cells, RecurrentProductsTest, ::testing::ValuesIn(RecurrentCases()),
                          [](const auto& test) { return test.param.name; });
 
-// What is computed while running, and what has scales of another axis, stays.
+// Weights that are computed while running, or have scales along another axis, stay.
 TEST(RecurrentProducts, OthersStay) {
   Graph graph = RecurrentGraph({"rnn", "RNN", 1, {}});
   graph.nodes[0].inputs[1] = graph.AddInput("w_in", graph.value(graph.nodes[0].inputs[1]).type);
@@ -157,8 +157,8 @@ Graph WithZeroPoint(Graph graph, int8_t value) {
   return graph;
 }
 
-// Those that the pass cannot read are floats before it runs: bytes hold their distances from 3, but
-// not from -128.
+// Weights that the pass cannot read are floats before it runs: bytes hold their distances from 3,
+// but not from -128.
 TEST(RecurrentProducts, AsymmetricWeights) {
   const Graph graph = RecurrentGraph({"rnn", "RNN", 1, {}, true, false, false, false, 32, true});
   const Graph near = After("fold_constants", WithZeroPoint(graph, 3));

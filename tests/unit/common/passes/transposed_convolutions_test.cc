@@ -130,7 +130,7 @@ TEST(TransposedConvolutionsTest, SizesOfTheRun) {
   EXPECT_EQ(CountOps(After("transposed_convolutions", graph), "ConvTranspose"), 0);
 }
 
-// What several read stays behind the pixels.
+// A value with several readers stays behind the pixels.
 TEST(TransposedConvolutionsTest, OnlyLoneElementsMove) {
   ValueId x;
   Graph graph = ImageGraph(&x, {1, 4, 5, 6});

@@ -66,7 +66,7 @@ TEST(ErrorsTest, HostsThatCannotBeResolvedAreNamedAlone) {
             "cannot resolve host `farm`");
 }
 
-// What clients in other languages read.
+// The details that clients in other languages read.
 TEST(ErrorsTest, DetailsAreAGoogleRpcStatus) {
   const grpc::Status status =
       ToGrpc(WithRetryAfter(Error(Reason::kSlotsFull, "full"), milliseconds(2000)));

@@ -46,7 +46,7 @@ class FakeCodegen : public v1::Codegen::CallbackService {
   Method list_targets_;
 };
 
-// What a client saw of a Compile.
+// A client's view of a Compile.
 struct Compiled {
   std::vector<v1::CompileEvent> events;
   absl::Status status;

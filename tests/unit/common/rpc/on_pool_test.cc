@@ -373,7 +373,7 @@ TEST_F(OnPoolTest, WhatChangesSomethingIsWrittenDown) {
   EXPECT_EQ(status.st_mode & 0777, 0600u);
   EXPECT_EQ(internal::OneName("operations/1"), "workflows/1") << "one thing has one name";
   EXPECT_EQ(internal::OneName("workflows/operations/"), "workflows/operations/");
-  // What is refused, too, and into a new file where somebody has moved the old one away.
+  // Refused calls are logged, too, and into a new file if the old one was moved away.
   std::filesystem::rename(file, folder->path() / "audit.1");
   ASSERT_TRUE(WriteFileAtomically(mine, "wrong").ok());
   EXPECT_FALSE(Compile({}, request).status.ok());

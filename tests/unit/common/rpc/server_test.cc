@@ -120,7 +120,7 @@ TEST(ServerTest, RefusesAUnixSocketInUse) {
   EXPECT_EQ((*first)->address(), options.listen);
   EXPECT_EQ(Server::Start(options, {}).status().code(), absl::StatusCode::kUnavailable);
   first->reset();
-  // What a crash leaves behind is no server.
+  // The leftovers of a crash are not a server.
   ASSERT_TRUE(WriteFileAtomically(folder->path() / "s", "").ok());
   std::filesystem::remove(folder->path() / "s");
   EXPECT_TRUE(Server::Start(options, {}).ok());

@@ -74,7 +74,7 @@ quench_age_key KeyOf(const Pair& pair) {
   return key;
 }
 
-// What reading gives: a result, and the text where that is fine.
+// The outcome of reading: a result, and the text if it succeeded.
 std::pair<quench_age_result, Bytes> Opened(const Bytes& file, const quench_age_key& key) {
   const Bytes exact = file;  // reads behind its end are seen by the sanitizer
   quench_age_file opened{};

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is installed serves projects elsewhere: install_test.sh BUILD MODEL
+# Projects elsewhere use the installed files: install_test.sh BUILD MODEL
 #
 # A program of ten lines finds the runtime by CMake and by pkg-config, and runs MODEL.
 set -euo pipefail

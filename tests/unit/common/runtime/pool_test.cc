@@ -69,7 +69,7 @@ int32_t NoteCallersRanges(void* arg, int64_t begin, int64_t, uint32_t worker) {
   }
 }
 
-// What a thread has fetched ahead at the end of a range is what it needs next.
+// The data that a thread has prefetched at the end of a range are those it needs next.
 TEST(PoolTest, AThreadTakesRangesOfItsOwnInOrderThenOthers) {
   quench_rt_pool* pool = quench_rt_pool_create(2);
   ASSERT_NE(pool, nullptr);

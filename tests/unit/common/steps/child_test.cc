@@ -45,7 +45,7 @@ class ChildTest : public ::testing::Test {
     order_.set_request(TestRequest(what).SerializeAsString());
     return RunInChild(STEP_PROGRAM, order_, context, registry_, &usage_);
   }
-  // What the step says it was told; "" when it failed.
+  // The step's report of its environment; "" if it failed.
   std::string Told(const std::string& what) {
     const auto bytes = Run(what);
     EXPECT_TRUE(bytes.ok()) << bytes.status();

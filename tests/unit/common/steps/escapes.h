@@ -1,4 +1,4 @@
-// What code that has taken over a step would try.
+// Attempts of code that has taken over a step.
 #pragma once
 
 #include <string>

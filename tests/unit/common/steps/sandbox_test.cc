@@ -54,7 +54,7 @@ class SandboxTest : public ::testing::Test {
     QUENCH_RETURN_IF_ERROR(runner.Run(step, request, {}, &result));
     return result;
   }
-  // What the step says it was told.
+  // The step's report of its environment.
   std::string Told(StepRunner& runner, const codegen::v1::PackageRequest& request,
                    const Step& step = UncachedTestStep()) {
     const auto result = Run(runner, request, step);
@@ -267,8 +267,8 @@ TEST_F(SandboxTest, WhatIsWrittenIsLimited) {
   limits_.open_files = 100;
   const auto runner = *MakeRunner(WallsHere());
   EXPECT_EQ(Told(*runner, "file:4"), "ok");
-  // Whoever is first: the kernel, which refuses a longer file, or who counts the blocks that it may have
-  // given this one already.
+  // Refused by the kernel, because the file would be too long, or by the service, which may have
+  // counted its blocks already.
   const std::string told = Told(*runner, "file:16");
   const bool counted = told.find("RESOURCE_LIMIT") != std::string::npos;
   EXPECT_TRUE(counted || told == std::strerror(EFBIG)) << told;

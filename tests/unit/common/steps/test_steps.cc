@@ -28,10 +28,10 @@ namespace {
 using codegen::v1::PackageRequest;
 using codegen::v1::PackageResult;
 
-// What the kernel says to it: "ok", or the error's text.
+// The kernel's answer: "ok", or the error's text.
 std::string Told(bool ok) { return ok ? "ok" : std::strerror(errno); }
 
-// What the last write to a file of so many bytes says.
+// The result of the last write to a file of `bytes` bytes.
 std::string WriteFile(const std::string& path, uint64_t bytes) {
   const int fd = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
   const std::vector<char> block(size_t{1} << 20, 'x');

@@ -1,4 +1,4 @@
-// Which walls of a sandbox can be built where these tests run.
+// Walls of a sandbox that can be built where these tests run.
 #pragma once
 
 namespace quench::steps {

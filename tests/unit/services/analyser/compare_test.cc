@@ -163,7 +163,7 @@ TEST_F(CompareTest, WhatIsEqualHasNoNoise) {
   EXPECT_NEAR(one->outputs[0].sqnr_db, 0, 1e-9);  // all of the signal is lost
 }
 
-// Of three rows the other gives another class for the last one; labels say who is right.
+// The other gives another class for the last of three rows; labels say which one is right.
 TEST_F(CompareTest, ClassesAreCounted) {
   const Given samples({{5, 1, 1}, {1, 5, 1}, {3, 1, 2}});
   CompareOptions options;

@@ -173,7 +173,7 @@ TEST(PlotsTest, EveryKindIsAFileOfItsOwn) {
     EXPECT_EQ(Count(svg, "<style>"), 1U);
     EXPECT_EQ(Count(svg, "<script"), 0U);
     EXPECT_EQ(Count(svg, "nan"), 0U) << svg;
-    // What has no rule of its own is filled with black.
+    // A shape without a rule of its own is filled with black.
     const std::regex shape("<(?:rect|circle|path) class=\"([^\"]+)\"");
     for (std::sregex_iterator it(svg.begin(), svg.end(), shape), end; it != end; ++it) {
       std::string style = (*it)[1].str();

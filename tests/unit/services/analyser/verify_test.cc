@@ -137,8 +137,8 @@ Graph QuantizedTransposed() {
   return graph;
 }
 
-// What compilation makes of a quantized model, the oracle makes of it too: there is no rounding that
-// only one of them has.
+// The oracle applies every rewrite of a quantized model that compilation applies: there is no
+// rounding that only one of them has.
 TEST_F(VerifyTest, IntegersAreTheSameToTheLastBit) {
   const auto passed = passes::RunPipeline(QuantizedTransposed(), {}, {});
   ASSERT_TRUE(passed.ok()) << passed.status();

@@ -59,7 +59,7 @@ TEST(ProfileTest, NoKernelIsAboveThePeak) {
   const std::string table = ProfileTable(under);
   EXPECT_NE(table.find(" 50%"), std::string::npos) << table;
   EXPECT_EQ(table.find("400%"), std::string::npos) << table;
-  // What has been done can be done.
+  // A speed that a kernel reached is possible.
   const Profile above = ProfileOf({Kernel("a", 25e9), Kernel("fast", 100e9)});
   EXPECT_DOUBLE_EQ(PeakOf(above).gflops, 200);
   ASSERT_NE(PeakOf(above).kernel, nullptr);

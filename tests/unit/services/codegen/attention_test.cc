@@ -292,8 +292,8 @@ std::vector<Case> Cases() {
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionTest, testing::ValuesIn(Cases()),
                          [](const auto& test) { return test.param.name; });
 
-// Of queries that may attend nothing, Attention gives 0 and Softmax NaN; of masks that shut out single
-// keys, infinities and NaN come out where the operators have them.
+// For queries that may attend to nothing, Attention gives 0 and Softmax NaN; with masks that shut
+// out single keys, infinities and NaN come out where the operators have them.
 TEST(AttentionTest, ScoresThatAreNotFinite) {
   for (const bool products : {false, true}) {
     for (const int64_t steps : {int64_t{3}, int64_t{20}}) {
@@ -337,7 +337,7 @@ TEST(AttentionTest, WhatTypesDoNotTellIsLeftToTheOperator) {
   EXPECT_FALSE(Artifact::Open(compiled->library(), 1).value()->Run(other.inputs).ok());
 }
 
-// What lies behind the lengths may be anything.
+// Values behind the lengths may be anything.
 TEST(AttentionTest, KeysOutOfReachAreNotRead) {
   for (const int64_t steps : {int64_t{1}, int64_t{20}}) {
     Case c{.name = "", .steps = steps, .keys = 50, .folded = false, .lengths = {30, 21}};

@@ -46,7 +46,8 @@ Graph ByteGraph(const ByteLayer& layer);
 // Pointwise functions and averages from bytes to bytes, alone and between layers: one node of
 // integers each.
 std::vector<Graph> ByteFunctions();
-// What the graph means in integers: after the passes on integers, which must have taken the layer.
+// The meaning of the graph in integers: after the passes on integers, which must have taken the
+// layer.
 Graph InIntegers(const Graph& graph);
 // Integers over their whole range, both ends often.
 std::vector<Tensor> ByteInputs(const Graph& graph, uint32_t seed = 1);
@@ -57,7 +58,7 @@ std::vector<ValueId> AppendGraph(Graph& graph, const Graph& part, const std::str
 
 // Layers that together reach every path of the kernels.
 std::vector<ByteLayer> ByteLayers();
-// Those of them whose weights are kPeaked.
+// The layers whose weights are kPeaked.
 std::vector<ByteLayer> PeakedLayers();
 // Layers whose activations are computed in float, and what those give before it becomes bytes: a
 // last bit of a float decides a byte too seldom to be seen.

@@ -156,7 +156,7 @@ TEST(CacheTest, OtherSharesOfMemoryAreRefused) {
   EXPECT_NE(session.Run().find("bound to the same memory"), std::string::npos);
 }
 
-// What a session gave goes back in: in place where it may, else it would be overwritten while it is read.
+// Outputs of a session go back in: in place if that is possible, else they would be overwritten while they are read.
 TEST(CacheTest, OutputsOfTheSessionAsInputs) {
   const Graph graph = Decoder();
   const Compiled compiled = CompileGraph(graph).value();
@@ -176,7 +176,7 @@ TEST(CacheTest, OutputsOfTheSessionAsInputs) {
   EXPECT_NE(session.Run().find("would be written to memory of input `k`"), std::string::npos);
 }
 
-// What a node updates dies there: neither is it copied, nor does the arena have it twice.
+// A value that a node updates dies there: neither is it copied, nor does the arena have it twice.
 TEST(CacheTest, InnerTensorsAreUpdatedWhereTheyAre) {
   Graph graph;
   const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {64, 64}));

@@ -45,7 +45,7 @@ CompileOptions Checked(CheckMode mode = CheckMode::kAuto) {
   return options;
 }
 
-// What the check says of a library of `made` that should compute `source`.
+// The check's message about a library of `made` that should compute `source`.
 std::string MismatchOf(const Graph& made, const Graph& source,
                        CompileOptions options = Checked(CheckMode::kFull)) {
   options.check.source = &source;
@@ -188,7 +188,7 @@ TEST(CheckTest, SamplesThatAreRefusedAreSaid) {
   EXPECT_NE(compiled->report.check->reason.find("refused"), std::string::npos);
 }
 
-// What passes do to the model is seen, too.
+// Changes of the model by passes are seen, too.
 TEST(CheckTest, APassThatDropsAPadIsFound) {
   const auto model = [](bool pads) {
     Graph graph;

@@ -183,7 +183,7 @@ TEST(CompileTest, SymbolicSizesPlanEveryBuffer) {
   for (const int64_t size : {1, 3, 200}) ExpectSameAsInterpreter(graph, {{"n", size}});
 }
 
-// What is sorted takes 64 bytes, rounded up, whatever the size of the run is.
+// A sorted axis takes 64 bytes, rounded up, whatever the size of the run is.
 // One result for an axis without elements, whose place only the run knows.
 // A function of all steps would take LLVM minutes. Memory made in the first part is read in the last.
 TEST(CompileTest, LongProgramsAreSeveralFunctions) {

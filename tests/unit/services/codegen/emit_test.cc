@@ -1,5 +1,5 @@
-// What a C compiler makes of model.o, model.a, model.h, and of the memory functions that libraries
-// bring along.
+// Programs that a C compiler makes from model.o, model.a, model.h, and from the memory functions
+// that libraries bring along.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -113,7 +113,7 @@ Graph LongHalfSums() {
   for (const Sum& sum : *kSums) {
     int64_t size = 1;
     for (const int64_t dim : sum.w) size *= dim;
-    // Of whole numbers that differ from one channel, tap and column to the next.
+    // Weights are whole numbers that differ from one channel, tap and column to the next.
     std::vector<float> weights;
     for (int64_t i = 0; i < size; ++i) weights.push_back(static_cast<float>((i + i / 7) % 3));
     const std::string name = std::to_string(graph.inputs.size());

@@ -16,7 +16,7 @@ double HalfEpsilon(DataType type);
 
 // How far a library's results may be from the interpreter's: sums in f16 are coarser.
 double HalfTolerance(const Compiled& compiled, DataType type);
-// Of its convolutions and products, how many have sums in f16.
+// Number of its convolutions and products with sums in f16.
 int64_t HalfSums(const Compiled& compiled);
 
 Tensor HalfValues(DataType type, const std::vector<int64_t>& dims, uint64_t seed);

@@ -73,8 +73,8 @@ TEST_P(HalfTest, WholeNumbersAreExact) {
 INSTANTIATE_TEST_SUITE_P(Types, HalfTest, ::testing::Values(DataType::kF16, DataType::kBF16),
                          [](const auto& each) { return std::string(DataTypeName(each.param)); });
 
-// Of CPUs with an instruction for it. Widened are first layers, which gather few channels, products
-// of two computed sides, and an odd length of the sums.
+// On CPUs with an instruction for it. First layers, which gather few channels, products of two
+// computed sides, and sums of odd length are widened.
 TEST(HalfKernels, PairsAreMultipliedAsTheyAre) {
   const std::map<std::string, std::vector<DataType>> taken = {
       {"x86-64-v4-vnni", {}},

@@ -113,7 +113,7 @@ TEST(ByteProducts, OfAnyLength) {
   }
 }
 
-// Of any byte, however far below 0.
+// For any byte, however far below 0.
 TEST(ByteFunctions, TheExponentialEndsAtZero) {
   Graph graph;
   graph.name = "exp";
@@ -133,7 +133,7 @@ TEST(ByteFunctions, TheExponentialEndsAtZero) {
   });
 }
 
-// What the report says of one product of floats, quantized on both sides.
+// The report's text about one product of floats, quantized on both sides.
 std::string SlowOf(Dim depth, int64_t rows, int64_t columns) {
   Graph graph;
   graph.name = "small";
@@ -378,7 +378,7 @@ TEST(QuantizeLinear, OfAnyFloat) {
   ExpectInterpretersBits(graph, inputs);
 }
 
-// Of a CPU that adds pairs of products in 16 bits.
+// On a CPU that adds pairs of products in 16 bits.
 TEST(ByteLayers, ArePickedWhereFewPairsCouldSaturate) {
   CompileOptions options;
   options.target = "x86-64-v3";

@@ -1,6 +1,6 @@
 // Every operator of the catalogue becomes code for every variant of targets.def that needs nothing
-// from a library but memcpy, memmove, memset and memcmp, which codegen brings along. Of variants of one
-// machine the first has all of them, the others a sample each.
+// from a library but memcpy, memmove, memset and memcmp, which codegen brings along. The first
+// variant of a machine has all operators, the others a sample each.
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
@@ -379,7 +379,8 @@ absl::Status EmitSteps(const Steps& steps, ModuleBuilder& module) {
   return status;
 }
 
-// The kernels of `graph` at `level`, into `module`. What codegen has made of it goes into `ops`.
+// The kernels of `graph` at `level`, into `module`. The operators of the graph that codegen made go
+// into `ops`.
 absl::Status EmitKernels(Graph graph, const Target& target, int level, ModuleBuilder& module,
                          std::set<std::string>& ops) {
   CompileOptions options;
@@ -415,7 +416,7 @@ std::vector<std::string> Variants() {
   };
 }
 
-// Of each machine one.
+// One variant for each machine.
 const std::set<std::string>& FirstVariants() {
   static const std::set<std::string> first = [] {
     std::map<uint32_t, std::string> by_machine;

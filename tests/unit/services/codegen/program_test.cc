@@ -124,7 +124,7 @@ module "scores" canonical {
   EXPECT_THAT(text, HasSubstr("call fused(b2, b1) -> b3"));
 }
 
-// What a branch is chosen by is read before the branches, and its memory may be theirs.
+// The condition of a branch is read before the branches, and its memory may be theirs.
 TEST(ProgramTest, ConditionsAreComputedToo) {
   const Graph graph = Parsed(R"(quench.ir 1
 module "if" canonical {

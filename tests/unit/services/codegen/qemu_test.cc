@@ -334,7 +334,7 @@ TEST_P(QemuTest, LongSumsOfHalvesAreExact) {
 
 // ---- bytes ----
 
-// What a graph computes on this CPU.
+// The outputs of a graph on this CPU.
 std::vector<Tensor> OnThisCpu(const Graph& graph, const std::vector<Tensor>& inputs) {
   const Compiled compiled = CompileGraph(graph).value();
   return Artifact::Open(compiled.library(), 1).value()->Run(inputs).value();

@@ -80,7 +80,7 @@ TEST(LayoutProblem, NoOtherCombinationIsCheaper) {
     const std::vector<int> chosen = problem.Solve(std::numeric_limits<int64_t>::max());
     EXPECT_TRUE(problem.optimal());
     const double cost = problem.CostOf(chosen);
-    // What each node would take for itself, transforms or not.
+    // The choice of each node by itself, ignoring transforms.
     std::vector<int> selfish;
     for (const auto& each : candidates) {
       const auto least = std::min_element(
@@ -127,7 +127,7 @@ TEST(LayoutProblem, ReductionsStayOnBlocks) {
   }
 }
 
-// Of networks as they are, residual sums, branches and joins among them.
+// Whole networks, with residual sums, branches and joins.
 TEST(LayoutProblem, NetworksAreSolved) {
   for (Graph (*make)() : {testing::Resnet50, testing::Googlenet, testing::BertBase}) {
     Graph graph = passes::RunPipeline(make(), {}, {}).value();

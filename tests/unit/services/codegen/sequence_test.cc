@@ -21,7 +21,7 @@ Tensor Weights(const std::vector<int64_t>& dims, uint32_t seed) {
   return weights;
 }
 
-// Of `steps` steps; 0: of the run's.
+// A layer of `steps` steps; 0: of the run's.
 Graph Layer(const std::string& op, int64_t gates, int64_t steps) {
   Graph graph;
   const Dim time =
@@ -38,7 +38,7 @@ Graph Layer(const std::string& op, int64_t gates, int64_t steps) {
   return graph;
 }
 
-// What lies beyond the longest sequence is not even looked at.
+// Steps beyond the longest sequence are not even looked at.
 TEST(SequenceTest, StepsThatNoSequenceHasAreNotComputed) {
   for (const auto& [op, gates] :
        {std::pair<std::string, int64_t>{"LSTM", 4}, {"GRU", 3}, {"RNN", 1}}) {

@@ -108,7 +108,7 @@ TEST(TargetTest, WidthsFollowFromFeatures) {
   EXPECT_TRUE(Of("armv7").divides_words);
 }
 
-// What a variant may use is what the runtime checks, no more.
+// A variant may use exactly the features that the runtime checks.
 TEST(TargetTest, EveryFeatureIsChecked) {
   const absl::StatusOr<std::vector<TargetInfo>> all = ListTargets();
   ASSERT_TRUE(all.ok()) << all.status();
@@ -135,7 +135,7 @@ TEST(TargetTest, ABareStringIsTheCallersBaseline) {
   EXPECT_FALSE(NeedsCaller("aarch64"));
 }
 
-// What `host` cuts work by is what the CPU reports, where that can be a core's own.
+// `host` uses the cache sizes that the CPU reports, if they can be a core's own.
 TEST(TargetTest, TheHostHasItsOwnCaches) {
   const std::vector<std::string> v2 = {"sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"};
   const Target common = Of("x86-64-v2");

@@ -1,4 +1,4 @@
-// What Winograd's minimal filtering may cost: bytes of weights and rounding.
+// The price of Winograd's minimal filtering: bytes of weights and rounding.
 #include <algorithm>
 
 #include "common/ops/evaluate.h"

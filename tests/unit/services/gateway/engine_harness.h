@@ -73,7 +73,7 @@ class ManualLoop final : public Loop {
   Clock::time_point now_{std::chrono::hours(1)};
 };
 
-// What a service does with one call.
+// The behaviour of a service for one call.
 struct Behaviour {
   bool accepts = true;
   milliseconds after{10};  // until it ends; less than 0: never by itself

@@ -1,4 +1,4 @@
-// What goes wrong at the gateway itself, or with another's step, costs no work.
+// Outages of the gateway itself, or of another's step, cost no work.
 #include <gtest/gtest.h>
 
 #include "services/gateway/engine.h"

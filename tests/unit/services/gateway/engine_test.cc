@@ -252,7 +252,7 @@ TEST_F(EngineTest, RefusedCredentialsStopTheServiceNotTheSteps) {
     EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED) << refusal;
     EXPECT_EQ(StepOf(id, "import").attempt(), 1);
   }
-  // Of a step that was accepted they are its own.
+  // Failures of a step that was accepted are its own.
   runner.behave = [](const StepCall&) { return Fails(absl::PermissionDeniedError("no")); };
   const std::string id = Create(OneImport());
   loop.RunFor(milliseconds(1000));
@@ -283,7 +283,7 @@ TEST_F(EngineTest, FaultsOfTheNodeAreRetriedElsewhere) {
   loop.RunFor(std::chrono::minutes(10));
   EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
   EXPECT_GE(Retries(Stage::kImport, RetryReason::kNodeFault), kNodeFaults - 2);
-  // What fills the disk of whoever does it is not done for ever.
+  // A step that fills the disk of every server is not repeated for ever.
   runner.calls.clear();
   runner.behave = [&](const StepCall&) { return Fails(fault); };
   const std::string poison = Create(OneImport("poison"));

@@ -74,7 +74,7 @@ TEST(ExpandTest, CompileBatchIsEveryModelWithEveryChoiceForEveryTarget) {
   EXPECT_EQ(steps[2].bindings_size(), 1);  // what has taps is not checked
 }
 
-// What a library should compute is the module before passes.
+// The reference for a library is the module before passes.
 TEST(ExpandTest, LibrariesAreHeldAgainstTheModuleBeforePasses) {
   const auto of = [](const std::string& choice) {
     return Expand(Parse(Batch("choices { name: 'o' " + choice + " }", "targets { name: 't' }")));

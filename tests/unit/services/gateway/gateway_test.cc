@@ -129,7 +129,7 @@ class GatewayProcess {
   std::unique_ptr<Operations::Stub> operations;
 };
 
-// What a watcher saw.
+// A watcher's view.
 struct Watched {
   std::vector<v1::WatchWorkflowEvent> events;
   absl::Status status;

@@ -181,7 +181,7 @@ TEST_F(HostTest, ADiskFullOfBlobsHasRoomForWorkflows) {
   ASSERT_NO_FATAL_FAILURE(Start());
   rpc::RemoteBlobs remote(channel_, {});
   const auto local = *LocalBlobStore::Open(folder_.path() / "local", nullptr);
-  // What workflows need stays, and so nothing can go.
+  // Blobs that workflows need stay, and so nothing can go.
   services_.script = [&](const std::string&, const StepContext& step) {
     EXPECT_TRUE(WaitFor([&] { return !step.Check().ok(); }));
     return step.Check();

@@ -1,4 +1,4 @@
-// What every job store does, then what SQLite's does beyond.
+// Tests of every job store, then of what is particular to SQLite's.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -561,7 +561,7 @@ TEST(SqliteJobStoreTest, DISABLED_OnASmallDisk) {
   }
   ASSERT_GT(created, 5);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  // What was answered is there, the rest is not, and it can be listed.
+  // Answered writes are there, the others are not, and they can be listed.
   EXPECT_EQ((*store)->List({"t", {}, 1000, ""})->workflows.size(), static_cast<size_t>(created));
   EXPECT_FALSE((*store)->Get("t", std::to_string(created)).ok());
   for (int i = 0; i < created; ++i) {

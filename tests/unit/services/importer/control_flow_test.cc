@@ -188,8 +188,8 @@ TEST(ControlFlow, AConstantConditionLeavesOneBranchWithItsCaptures) {
   }
 }
 
-// What exporters write for `x.squeeze(1)` where they do not know the size of the axis: with `c`, the
-// branch that drops the axis, else `x` as it is.
+// The form that exporters write for `x.squeeze(1)` where they do not know the size of the axis:
+// with `c`, the branch that drops the axis, else `x` as it is.
 OnnxModel SqueezeModel(const testing::DimSpecs& dims) {
   OnnxModel model(16);
   model.Input("x", DataType::kF32, dims).Output("y");

@@ -194,7 +194,7 @@ TEST(Export, LargeWeightsComeBackWithTheirBytes) {
   EXPECT_EQ(Fingerprint(imported->canonical), Fingerprint(again->canonical));
 }
 
-// What both branches read is in the file once, also where the main graph reads it too.
+// A constant that both branches read is in the file once, also where the main graph reads it too.
 TEST(Export, ConstantsOfSeveralBodiesAreWrittenOnce) {
   for (const bool outside : {false, true}) {
     OnnxModel model(16);

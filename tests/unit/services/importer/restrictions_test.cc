@@ -40,8 +40,8 @@ TEST(Restrictions, AreOfOperatorsThatAreRead) {
   EXPECT_EQ(restricted, rows);
 }
 
-// Helpers that operators share, and the machinery around them. Who uses a helper that may refuse is
-// listed in ShareARefusal.
+// Helpers that operators share, and the machinery around them. The users of a helper that may
+// refuse are listed in ShareARefusal.
 const std::set<std::string> kShared = {
     "bodies", "catalogue", "control",    "evaluate",         "helpers",     "infer",   "lower",
     "nest",   "op",        "conv_shape", "recurrent_common", "resize_plan", "constant"};

@@ -62,8 +62,8 @@ ops::AttributeSpec::Kind KindOf(::onnx::AttributeProto::AttributeType type) {
   }
 }
 
-// What libonnx's newest form has, the catalogue's operator must take, with the same kind. (It may
-// have more: attributes of opsets after 17.)
+// Attributes of libonnx's newest form must be known to the catalogue's operator, with the same
+// kind. (It may have more: attributes of opsets after 17.)
 TEST(Schemas, AttributesOfTheCatalogueAgree) {
   for (const ops::OpDef* op : ops::AllOps()) {
     const ::onnx::OpSchema* schema = ::onnx::OpSchemaRegistry::Schema(op->name);

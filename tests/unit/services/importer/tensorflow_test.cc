@@ -463,7 +463,7 @@ std::string Block(const std::vector<std::pair<std::string, std::string>>& entrie
 }
 
 std::string Table(const std::vector<std::pair<std::string, std::string>>& entries) {
-  // What lies behind a block: not compressed, and its checksum.
+  // The trailer of a block: not compressed, and its checksum.
   const auto with_trailer = [](std::string block) {
     block.push_back('\0');
     const uint32_t crc = MaskedCrc32c(ExtendCrc32c(0, std::as_bytes(std::span(block))));

@@ -99,7 +99,7 @@ TEST_F(TorchTest, NodesAreNamedAfterTheModulesThatTheyAreOf) {
   EXPECT_EQ(imported->canonical.value(imported->canonical.outputs[0]).name, "exp");
 }
 
-// Of torch 2.1 to 2.6: weights are an archive of torch.save within the archive.
+// Archives of torch 2.1 to 2.6: weights are an archive of torch.save within the archive.
 TEST_F(TorchTest, ExportedByOlderTorch) {
   const std::string nodes =
       Node("aten.add.Tensor",
@@ -113,7 +113,7 @@ TEST_F(TorchTest, ExportedByOlderTorch) {
   EXPECT_EQ(Run(file, {Values({1, 2}, {1, 2})}), (std::vector<Floats>{{11, 22}}));
 }
 
-// Of torch 2.1: every argument has all kinds, and the signature is tables of names.
+// Archives of torch 2.1: every argument has all kinds, and the signature is tables of names.
 TEST_F(TorchTest, ExportedBySchema1) {
   const auto tensor = [](const std::string& name) {
     return R"({"as_none": null, "as_bool": null, "as_int": null, "as_tensor": {"name": ")" + name +
@@ -433,7 +433,7 @@ TEST_F(TorchTest, ExportedSizesAreChecked) {
               HasSubstr("input `x` axis 0 is 3, `2*s0` is 4"));
 }
 
-// Of torch 2.1: an LSTM is a call of oneDNN's kernel for each layer and direction.
+// Archives of torch 2.1: an LSTM is a call of oneDNN's kernel for each layer and direction.
 TEST_F(TorchTest, ExportedMkldnnRnnLayer) {
   constexpr int kSteps = 3, kInputs = 2, kHidden = 2;
   const auto call = [](const std::string& reverse, int64_t mode, bool biases) {

@@ -1,4 +1,4 @@
-// What the tests of PyTorch's files share: archives are written, imported and run.
+// Helpers for tests of PyTorch's files: archives are written, imported and run.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -128,7 +128,7 @@ TEST_F(TorchOps, WhatIsWrittenToMovedAxes) {
 TEST_F(TorchOps, Windows) {
   EXPECT_EQ(Of("torch.unfold(x, 0, 3, 2)", {1, 2, 3, 4, 5, 6}), (Floats{1, 2, 3, 3, 4, 5}));
   EXPECT_EQ(Of("torch.unfold(x, 0, 2, 1)", Square()), (Floats{1, 4, 2, 5, 3, 6}));
-  // Of a size that only a run knows.
+  // With a size that only a run knows.
   const std::string code = Script(Forward("x: Tensor", "return torch.unfold(x, 0, 2, 2)"));
   EXPECT_EQ(Run(code, {Values({5}, {1, 2, 3, 4, 5})}, Shape("x", {-1})),
             (std::vector<Floats>{{1, 2, 3, 4}}));

@@ -150,7 +150,7 @@ TEST_F(TorchTest, WritesThroughViews) {
             (std::vector<Floats>{{1, 2, 4, 5, 51, 61, 51, 61}}));
 }
 
-// Of split, chunk, unbind and narrow: each part arrives in the whole, and no part in another.
+// Parts of split, chunk, unbind and narrow: each part arrives in the whole, and no part in another.
 TEST_F(TorchTest, WritesThroughPartsOfASplit) {
   const std::string code = Forward("x: Tensor",
                                    "y = torch.clone(x)\n"
@@ -326,7 +326,7 @@ TEST_F(TorchTest, BadCode) {
       HasSubstr("calls nest more than 100 deep"));
 }
 
-// What PyTorch's types rule out, and a file may say all the same.
+// Lists that PyTorch's types rule out, but a file may contain.
 TEST_F(TorchTest, ListsThatNoProgramHas) {
   const std::string list = "y = annotate(List[int], [])\n";
   for (const char* statement :

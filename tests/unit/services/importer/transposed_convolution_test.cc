@@ -117,7 +117,7 @@ std::vector<float> Pixels(int count) {
   return x;
 }
 
-// What the model gives, before and after the passes.
+// Expects these outputs of the model, before and after the passes.
 void ExpectRow(const Graph& graph, const std::vector<Tensor>& inputs,
                const std::vector<float>& expected) {
   const auto passed = passes::RunPipeline(graph, {}, {});

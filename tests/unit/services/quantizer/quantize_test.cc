@@ -161,7 +161,7 @@ TEST(Quantize, PerChannelRescuesUnevenChannels) {
   for (int i = 0; i < 32; i += 2) reinterpret_cast<float*>(w.mutable_bytes())[i] /= 1000;
   graph.outputs = {Add(graph, "MatMul", {x, graph.AddConstant("w", w)}, {}, "y")};
   const Statistics statistics = Seen(graph);
-  // Of the output whose weights are small.
+  // Error of the output whose weights are small.
   const auto error = [&](bool per_channel) {
     QuantizeOptions options;
     options.per_channel = per_channel;

@@ -55,7 +55,7 @@ std::vector<LayerCase> LayerCases() {
   };
 }
 
-// What a layer gives, by its patches: as the operator has it.
+// The output of a layer, computed from its patches: as the operator has it.
 std::vector<float> ByPatches(const Node& node, const Tensor& kernel, const Tensor& input) {
   const KernelRows rows = *RowsOf(node, kernel);
   const std::vector<float> patches = PatchesOf(node, kernel, input, 1 << 20, 0);

@@ -196,7 +196,7 @@ TEST_F(SelectTest, KeptLayersMustBeThere) {
   EXPECT_THAT(MessageOf(status), HasSubstr("`c9` is to stay in float, and 0 products"));
 }
 
-// Of integers only, there is no noise to measure.
+// If there are only integers, there is no noise to measure.
 TEST_F(SelectTest, OutputsMustTellWhatTheBudgetAsks) {
   Graph graph = ResidualNetwork();
   graph.outputs = {

@@ -1,4 +1,4 @@
-// What tests of the quantizer share.
+// Helpers for tests of the quantizer.
 #pragma once
 
 #include <functional>

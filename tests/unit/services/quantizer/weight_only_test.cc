@@ -233,7 +233,7 @@ TEST(WeightsOnly, OptionsOfActivationsAreRefusedTogether) {
       MessageOf(Quantize(LanguageModel(), &statistics, WeightsOnly(DataType::kI8)).status()));
 }
 
-// What the branches have in common: rows of a table are added to x, and multiplied.
+// The common part of the branches: rows of a table are added to x, and multiplied.
 Graph Branch(const Graph& outer, const std::string& name, uint64_t seed) {
   Graph body;
   body.symbols = outer.symbols;
@@ -350,7 +350,7 @@ TEST(WeightsOnly, PatternsReachIntoBodies) {
                MessageOf(Quantize(graph, nullptr, options).status()));
 }
 
-// What was found for a constant of the main graph is not for another of that name.
+// A rounding for a constant of the main graph is not used for another of that name.
 TEST(WeightsOnly, AdaptedRoundingIsOfTheMainGraph) {
   const Graph graph = BranchingModel(false);
   QuantizeOptions options = WeightsOnly(DataType::kI8);

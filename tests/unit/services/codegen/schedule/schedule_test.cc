@@ -1,5 +1,5 @@
-// What the schedule decides, and that its rewriting keeps the meaning (the interpreter runs both
-// sides).
+// Decisions of the schedule, and proof that its rewriting keeps the meaning (the interpreter runs
+// both sides).
 #include "services/codegen/schedule/schedule.h"
 
 #include <gtest/gtest.h>

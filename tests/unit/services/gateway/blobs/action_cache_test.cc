@@ -62,7 +62,7 @@ TEST_F(ActionCacheTest, AResultIsKnownAsLongAsItsBlobsAreThere) {
   inlined.set_stdout_raw("log");
   EXPECT_EQ(*cache_->Get(key_, step_), inlined.SerializeAsString());
   EXPECT_EQ(Count(CacheResult::kHit), 1);
-  // What services on this machine see in the folder.
+  // The view of services on this machine in the folder.
   EXPECT_EQ(*(*LocalActionCache::Open(server_->store().root()))->Get(key_, step_),
             result.SerializeAsString());
   ASSERT_TRUE(server_->store().Prune(3).ok());

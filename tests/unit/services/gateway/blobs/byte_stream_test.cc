@@ -161,7 +161,7 @@ TEST_F(ByteStreamTest, AnUploadIsResumedAlsoByANewServer) {
     }
     EXPECT_FALSE(server_->store().Contains(id.hash));
     EXPECT_FALSE(server_->Query(name)->complete());
-    // What is committed is sent again here, and skipped.
+    // Committed bytes are sent again here, and skipped.
     ASSERT_TRUE(server_->Write(name, text).ok());
     EXPECT_TRUE(server_->Query(name)->complete());
     EXPECT_EQ(server_->Query(name)->committed_size(), 500'000);

@@ -137,7 +137,7 @@ TEST_F(LimitsTest, SlowReadersHoldTwoChunksEach) {
     ASSERT_TRUE(each.reader->Read(&first));
     slow.push_back(std::move(each));
   }
-  // What the server has read from the disk comes to a halt: what it holds and what is under way.
+  // The server stops reading from the disk at some point: what it holds and what is under way.
   const auto read = [&] { return server_->Count(metrics::CasOp::kRead); };
   double last = -1;
   auto since = std::chrono::steady_clock::now();

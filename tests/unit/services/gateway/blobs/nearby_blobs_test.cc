@@ -95,7 +95,7 @@ TEST_F(NearbyBlobsTest, WhatIsNotTheBlobLeavesNothingBehind) {
   EXPECT_TRUE(NothingIsThere());
   // The gateway finds it by itself then.
   EXPECT_TRUE(absl::IsNotFound(server_->Read(ReadName(id)).status()));
-  // What lies there is no file of its own.
+  // The entry there is not a regular file.
   ASSERT_TRUE(WriteFileAtomically(folder_->path() / "secret", text).ok());
   std::filesystem::create_symlink(folder_->path() / "secret", path);
   EXPECT_FALSE(*Copy(id));

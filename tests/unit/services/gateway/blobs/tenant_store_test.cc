@@ -83,7 +83,7 @@ TEST_F(TenantStoreTest, CopiesAreBoundedAndWhatIsHeldStays) {
   EXPECT_EQ(rpc::ReasonOf(missing), rpc::ReasonName(rpc::Reason::kBlobMissing));
 }
 
-// What a service publishes for tenant `default` lies where clients of that tenant look.
+// Results that a service publishes for tenant `default` are where clients of that tenant look.
 TEST_F(TenantStoreTest, ServicesSpeakForTenantsByTheirToken) {
   const std::filesystem::path path = folder_->path();
   ASSERT_TRUE(WriteFileAtomically(path / "tokens", "gateway " + Sha256Hex("gateway-token")).ok());
