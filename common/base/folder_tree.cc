@@ -104,7 +104,7 @@ class Emptier {
   }
 
   void Flatten(const char* name) {
-    (void)::fchmodat(top_, name, S_IRWXU, 0);  // it is no link: that would be gone
+    (void)::fchmodat(top_, name, S_IRWXU, 0);  // it is not a link: that would be gone
     const Folder folder = OpenFolder(top_, name);
     if (folder == nullptr) return;
     while (const char* inner = NextName(folder.get())) {

@@ -54,7 +54,8 @@ absl::StatusOr<LibrarySizes> SizesOfLibrary(const std::filesystem::path& path) {
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> file, FileMapping::Open(path));
   const std::span<const std::byte> bytes = file->bytes();
   if (bytes.size() < EI_NIDENT || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0)
-    return InvalidArgument("`{}` is no library: it does not begin as an ELF file", path.string());
+    return InvalidArgument("`{}` is not a library: it does not begin as an ELF file",
+                           path.string());
   const absl::StatusOr<LibrarySizes> sizes =
       bytes[EI_CLASS] == std::byte{ELFCLASS64} ? SizesIn<Elf64>(bytes) : SizesIn<Elf32>(bytes);
   if (!sizes.ok()) return Annotate(sizes.status(), fmt::format("`{}`", path.string()));

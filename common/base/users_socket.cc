@@ -54,8 +54,8 @@ absl::Status MakeFolderOf(const std::string& users_socket) {
     return absl::OkStatus();
   }
   return absl::PermissionDeniedError(
-      fmt::format("`{}`: must be a folder of this user that nobody else may enter (mode 0700), for "
-                  "who reaches the socket in it may run code here",
+      fmt::format("`{}` must be a folder of this user with mode 0700: anyone who can reach the "
+                  "socket in it can run code here",
                   folder.string()));
 }
 

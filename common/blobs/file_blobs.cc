@@ -69,7 +69,7 @@ absl::StatusOr<BlobId> FileBlobs::Add(const fs::path& file, const StepContext& s
 absl::StatusOr<std::unique_ptr<BlobReader>> FileBlobs::OpenReader(const BlobId& id) {
   const auto found = files_.find(id);
   if (found == files_.end()) {
-    return absl::NotFoundError(fmt::format("blob `{}` is none of these files", id.hash));
+    return absl::NotFoundError(fmt::format("blob `{}` is not one of these files", id.hash));
   }
   const fs::path& path = found->second.path;
   blobs::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

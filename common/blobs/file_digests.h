@@ -16,7 +16,7 @@ namespace quench {
 // mtime, the kernel alone sets ctime. Within the clock's granularity a second change leaves no trace,
 // so that what changed less than two seconds before it was hashed is not remembered (Git calls such
 // files racily clean). Processes may share the file; one may lose what another adds, which costs another
-// look and nothing else. Failures to read or write it are no errors: it has just forgotten.
+// look and nothing else. Failures to read or write it are not errors: it has just forgotten.
 class FileDigests {
  public:
   static constexpr off_t kWorthwhileBytes = off_t{1} << 20;  // smaller files are hashed in no time

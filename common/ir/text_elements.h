@@ -17,7 +17,7 @@ namespace quench::text {
 // Shortest decimal that reads back to the same double; always with a point, an exponent, `inf` or
 // `nan`.
 std::string FormatFloat(double value);
-// Inverse of FormatFloat; `text` has no sign. Nullopt when it is no number or out of range.
+// Inverse of FormatFloat; `text` has no sign. Nullopt when it is not a number or out of range.
 std::optional<double> ParseFloat(std::string_view text, bool negative);
 
 // "[1.0, -2.5, 0x7fc1]", row-major. Strings are quoted, complex numbers are pairs "(1.0, 0.0)".

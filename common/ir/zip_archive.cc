@@ -87,7 +87,7 @@ absl::StatusOr<std::unique_ptr<ZipArchive>> ZipArchive::Open(const std::filesyst
   QUENCH_RETURN_IF_ERROR(FileMapping::Open(path).status());
   int code = 0;
   zip_t* archive = zip_open(path.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code);
-  if (archive == nullptr) return InvalidArgument("`{}` is no zip archive", name);
+  if (archive == nullptr) return InvalidArgument("`{}` is not a zip archive", name);
   auto opened = std::make_unique<OpenZip>(archive, name);
   QUENCH_RETURN_IF_ERROR(opened->List(limits));
   return opened;

@@ -27,7 +27,7 @@ absl::Status LowerConvInteger(LowerContext& c) {
 const OpDef& ConvIntegerOp() {
   static const OpDef op = {
       .name = "ConvInteger",
-      .summary = "convolution of 8-bit integers less their zero points, into i32",
+      .summary = "convolution of 8-bit integers minus their zero points, into i32",
       .min_inputs = 2,
       .max_inputs = 4,
       .attributes = ConvAttributes(),

@@ -17,7 +17,7 @@ absl::StatusOr<int> DftAxisOf(const OpContext& ctx) {
     axis = given->front();
   }
   if (axis < -rank || axis >= rank - 1 || axis == -1)
-    return ctx.Error(fmt::format("axis {} is no signal axis of rank {}", axis, rank));
+    return ctx.Error(fmt::format("axis {} is not a signal axis of rank {}", axis, rank));
   return NormalAxis(axis, rank);
 }
 

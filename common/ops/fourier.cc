@@ -10,7 +10,7 @@ Twiddles::Twiddles(LowerContext& ctx, E size, DataType type) : b_(ctx.b()), size
   b_.ParallelFor(size, [&](E i) {
     const E angle = b_.Let(
         Cast(i, DataType::kF64) * (2 * std::numbers::pi) / Cast(size, DataType::kF64), "angle");
-    // Exact at quarter turns, where rounded angles leave what is no 0: a phase of pi would turn around.
+    // Exact at quarter turns, where rounded angles leave what is not 0: a phase of pi would turn around.
     const E zero = b_.F(0, DataType::kF64);
     const E quarters = b_.Let(i * b_.I(4), "quarters");
     const E upright = quarters == size || quarters == size * b_.I(3);

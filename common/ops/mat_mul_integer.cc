@@ -28,7 +28,7 @@ absl::Status LowerMatMulInteger(LowerContext& c) {
 const OpDef& MatMulIntegerOp() {
   static const OpDef op = {
       .name = "MatMulInteger",
-      .summary = "matrix product of 8-bit integers less their zero points, into i32",
+      .summary = "matrix product of 8-bit integers minus their zero points, into i32",
       .min_inputs = 2,
       .max_inputs = 4,
       .infer = InferMatMulInteger,

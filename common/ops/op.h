@@ -133,7 +133,7 @@ enum class QuantRole : uint8_t {
 enum class AxisRole : uint8_t {
   kFixed,        // the order is part of what it computes (Conv, MatMul, Reshape)
   kAxis,         // all inputs and outputs alike; attribute `axis` names one (Concat, Softmax)
-  kAxisOfFirst,  // the same for input 0; the others are no tensors of that shape (Split, QuantizeLinear)
+  kAxisOfFirst,  // the same for input 0; the others are not tensors of that shape (Split, QuantizeLinear)
   kReduced,  // input 1 lists axes of input 0, which attribute `keepdims` keeps (ReduceMean)
   kPerAxis,  // input 1 has an entry for the begin of each axis, then one for each end (Pad)
   kListed,   // input 3 lists axes of input 0; without it they are the first ones (Slice)

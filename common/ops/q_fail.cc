@@ -17,7 +17,7 @@ absl::Status InferQFail(InferContext& ctx) {
   }
   for (size_t i = 0; i < count; ++i) {
     const std::optional<DataType> dtype = ParseDataType(dtypes[i]);
-    if (!dtype) return ctx.Error(fmt::format("`{}` is no dtype", dtypes[i]));
+    if (!dtype) return ctx.Error(fmt::format("`{}` is not a dtype", dtypes[i]));
     if (ranks[i] < 0 || ranks[i] > 64)
       return ctx.Error(fmt::format("a rank is {}, 0 to 64 are possible", ranks[i]));
     const auto output = static_cast<int>(i);

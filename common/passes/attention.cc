@@ -40,7 +40,7 @@ std::optional<double> NumberOf(const Graph& graph, ValueId id) {
 constexpr double kShutOut = -1e30;
 
 // Whether a mask, a constant or slices from its begin, lets query i attend keys 0 to i and no others. Types
-// need not tell that it is as large as the scores, but that it is no row or column for all of them.
+// need not tell that it is as large as the scores, but that it is not a row or column for all of them.
 bool IsTriangle(const Graph& graph, ValueId mask, const Type& scores) {
   const Type& type = graph.value(mask).type;
   while (const Node* slice = ProducerOf(graph, mask, "Slice")) {

@@ -300,7 +300,7 @@ class RangeFinder {
     return x;
   }
 
-  // The bound of Min is no number that it gives, unless that is a low one.
+  // The bound of Min is not a number that it gives, unless that is a low one.
   ValueRange RangeOfMin(const Node& node) const {
     ValueRange worst;
     for (size_t i = 0; i < node.inputs.size(); ++i) {

@@ -147,7 +147,7 @@ absl::StatusOr<Tensor> EvaluateConstant(const Graph& graph, const Node& node,
                                         const StepContext& context) {
   for (const ValueId input : node.inputs) {
     if (input != kNone && ConstantOf(graph, input) == nullptr)
-      return InvalidArgument("node `{}`: an input is no constant", node.name);
+      return InvalidArgument("node `{}`: an input is not a constant", node.name);
   }
   QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> results, Evaluate(graph, node, context));
   return std::move(results[0]);

@@ -59,7 +59,7 @@ class IntegerProduct {
     return Emit(node, *input, *kernel, scales, bias);
   }
 
-  // The same where the right side is no constant.
+  // The same where the right side is not a constant.
   std::optional<ValueId> OfTwoComputed(const Node& node, const Dequantized& left) {
     const std::optional<Dequantized> right =
         node.op == "MatMul" ? ReadDequantized(graph_, node.inputs[1]) : std::nullopt;

@@ -18,7 +18,8 @@ namespace quench::passes {
 namespace {
 
 constexpr int64_t kBytes = 256;
-constexpr size_t kMaxNodes = 256;  // behind one table: what is longer than that is no activation
+constexpr size_t kMaxNodes =
+    256;  // behind one table: what is longer than that is not an activation
 
 class Tabulator {
  public:

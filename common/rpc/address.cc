@@ -57,7 +57,7 @@ absl::Status CheckAddress(const std::string& address, bool schemes) {
                       port.find_first_not_of("0123456789") == std::string::npos;
   if (!digits || colon == 0 || std::stoi(port) > 65535) {
     return InvalidArgument(
-        "`{}` is no address: must be HOST:PORT, where ports end at 65535, or unix:PATH", address);
+        "`{}` is not an address: must be HOST:PORT with a port up to 65535, or unix:PATH", address);
   }
   return absl::OkStatus();
 }

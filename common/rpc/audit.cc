@@ -42,7 +42,7 @@ std::string LineOf(const AuditEntry& entry) {
     if (!value->empty()) line[name] = *value;
   }
   line["seconds"] = entry.seconds;
-  // Callers have a say in names: what is no UTF-8 becomes a replacement character.
+  // Callers have a say in names: what is not UTF-8 becomes a replacement character.
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

@@ -118,7 +118,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerTls(const TlsFile
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelTls(const TlsFiles& files) {
   if (files.certificate.empty() != files.key.empty()) {
-    return InvalidArgument("a client's certificate and its key come together");
+    return InvalidArgument("a client's certificate and its key must be given together");
   }
   if (!files.ca.empty()) QUENCH_RETURN_IF_ERROR(ReadCertificate(files.ca).status());
   if (!files.certificate.empty()) QUENCH_RETURN_IF_ERROR(CheckPair(files));

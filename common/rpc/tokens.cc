@@ -56,7 +56,7 @@ absl::StatusOr<std::vector<TokenList::Entry>> TokenList::Parse(const std::string
     }
     if (!expiry.empty() && !ParseExpiry(expiry, &entry.expiry)) {
       return InvalidArgument(
-          "line {}: `{}` is no time: must be as 2027-01-31 or 2027-01-31T12:00:00Z", number,
+          "line {}: `{}` is not a time: must be like 2027-01-31 or 2027-01-31T12:00:00Z", number,
           Printable(expiry));
     }
     entries.push_back(std::move(entry));

@@ -56,7 +56,7 @@ class PngDecoder final : public Decoder {
 
   absl::Status ReadHead() override {
     if (png_image_begin_read_from_memory(&image_, file_.data(), file_.size()) == 0)
-      return InvalidArgument("`{}` is no PNG: {}", shown_, image_.message);
+      return InvalidArgument("`{}` is not a PNG: {}", shown_, image_.message);
     width = image_.width;
     height = image_.height;
     return absl::OkStatus();
@@ -88,7 +88,7 @@ class JpegDecoder final : public Decoder {
     int w = 0, h = 0, subsampling = 0, colours = 0;
     if (handle_ == nullptr ||
         tjDecompressHeader3(handle_, data(), file_.size(), &w, &h, &subsampling, &colours) != 0)
-      return InvalidArgument("`{}` is no JPEG: {}", shown_, tjGetErrorStr2(handle_));
+      return InvalidArgument("`{}` is not a JPEG: {}", shown_, tjGetErrorStr2(handle_));
     width = w;
     height = h;
     return absl::OkStatus();
@@ -241,7 +241,7 @@ absl::StatusOr<float> ParseFloat(std::string_view text) {
   float number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number))
-    return InvalidArgument("`{}` is no number", text);
+    return InvalidArgument("`{}` is not a number", text);
   return number;
 }
 
@@ -249,7 +249,7 @@ absl::StatusOr<std::array<float, 3>> ParseThree(std::string_view text) {
   std::array<float, 3> three = {};
   for (size_t i = 0; i < 3; ++i) {
     const size_t end = std::min(text.find('/'), text.size());
-    if ((i < 2) != (end < text.size())) return InvalidArgument("three numbers are wanted: R/G/B");
+    if ((i < 2) != (end < text.size())) return InvalidArgument("expected three numbers: R/G/B");
     QUENCH_ASSIGN_OR_RETURN(three[i], ParseFloat(text.substr(0, end)));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
@@ -277,7 +277,7 @@ absl::Status SetKey(std::string_view key, std::string_view value, ImageOptions& 
     QUENCH_ASSIGN_OR_RETURN((key == "mean" ? options.mean : options.std), ParseThree(value));
     const auto& std = options.std;
     if (std::any_of(std.begin(), std.end(), [](float s) { return s == 0; }))
-      return InvalidArgument("0 is no deviation");
+      return InvalidArgument("0 is not a deviation");
   } else if (key == "divide") {
     QUENCH_ASSIGN_OR_RETURN(options.divide, ParseFloat(value));
     if (options.divide == 0) return InvalidArgument("nothing is divided by 0");
@@ -333,8 +333,8 @@ absl::StatusOr<ImagePlace> ImagePlaceOf(const ArtifactTensor& input) {
     return ImagePlace{size(2), size(0), size(1), true};
   }
   return InvalidArgument(
-      "input `{}` takes no images: f32 or u8 of a batch of 1, 1 or 3 channels first or last, and "
-      "known sizes is what does",
+      "input `{}` does not accept images: it must be f32 or u8, have a batch of 1, 1 or 3 channels "
+      "first or last, and known sizes",
       input.name);
 }
 

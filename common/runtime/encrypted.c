@@ -45,9 +45,9 @@ static int read_key(const char* path, const char* password, unsigned char secret
   quench_age_file sealed = {0};
   if (!quench_age_is(file.data, file.size)) {
     if (!quench_age_parse_identity(file.data, file.size, secret)) {
-      result =
-          quench_rt_fail(error, QUENCH_RT_KEY,
-                         "`%s` is no key: neither a sealed modelKey.bin nor an age identity", path);
+      result = quench_rt_fail(
+          error, QUENCH_RT_KEY,
+          "`%s` is not a key: neither a sealed modelKey.bin nor an age identity", path);
     } else if (password != NULL) {
       result =
           quench_rt_fail(error, QUENCH_RT_KEY, "`%s` is not sealed: it takes no password", path);

@@ -87,7 +87,7 @@ int quench_rt_allocate_states(quench_rt_session* session);
 void quench_rt_read_carried(quench_rt_session* session, const carried_state* state);
 /* What the run has written is what the next one reads. */
 void quench_rt_carry_states(quench_rt_session* session);
-/* NULL when the input is no state's. */
+/* NULL when the input is not a state's. */
 carried_state* quench_rt_state_of_input(quench_rt_session* session, uint32_t input);
 
 #endif /* QUENCH_COMMON_RUNTIME_SESSION_H_ */

@@ -273,7 +273,7 @@ int Child::PollMilliseconds() const {
 void Child::Take(const std::string& bytes) {
   News news;
   if (!news.ParseFromString(bytes)) {
-    return Kill(Internal("the step's process sent what is no message"), ChildEnd::kCrashed);
+    return Kill(Internal("the step's process sent an invalid message"), ChildEnd::kCrashed);
   }
   if (news.has_pulse()) return liveness_.OnPulse(news.pulse(), Clock::now());
   if (news.has_progress()) {

@@ -134,7 +134,7 @@ absl::StatusOr<std::unique_ptr<rpc::Callers>> CallersOf(const config::v1::Server
   const bool anybody = options.token_file.empty() && server.certificate_tenants_size() == 0;
   if (anybody && server.tokens_optional()) {
     problems.Add(InvalidArgument(
-        "server.tokens_optional: there is no `token_file`, and nobody needs a token"));
+        "server.tokens_optional: needs a `token_file`, without which no token is required"));
   }
   QUENCH_RETURN_IF_ERROR(problems.Finish());
   if (anybody) return std::unique_ptr<rpc::Callers>();
@@ -158,7 +158,7 @@ absl::Status SetLogLevel(const config::v1::Server& server) {
       spdlog::set_level(spdlog::level::err);
       return absl::OkStatus();
     default:
-      return InvalidArgument("server.log_level: {} is no level",
+      return InvalidArgument("server.log_level: {} is not a level",
                              static_cast<int>(server.log_level()));
   }
 }
@@ -177,8 +177,8 @@ absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps) {
   RunnerOptions options;
   options.in_process = steps.isolation() == config::v1::ISOLATION_NONE;
   if (!config::v1::Isolation_IsValid(steps.isolation())) {
-    check.Add(
-        InvalidArgument("isolation: {} is no isolation", static_cast<int>(steps.isolation())));
+    check.Add(InvalidArgument("isolation: {} is not an isolation mode",
+                              static_cast<int>(steps.isolation())));
   }
   const bool limits_memory = steps.max_memory_bytes() != 0, limits_cpu = steps.has_max_cpu_time();
   if (options.in_process && (limits_memory || limits_cpu)) {

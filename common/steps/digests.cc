@@ -82,7 +82,7 @@ absl::Status CheckDigests(const Message& message) {
   wire::ForEachMessage<Digest>(message, [&](const Digest& digest, const std::string& path) {
     std::string what;
     if (!IsDigest(digest.hash())) {
-      what = fmt::format("`{}` is no sha256: those have 64 lower-case hex characters",
+      what = fmt::format("`{}` is not a sha256: those have 64 lower-case hex characters",
                          digest.hash().substr(0, 80));
     } else if (digest.size_bytes() < 0) {
       what = fmt::format("the size is {}, must not be negative", digest.size_bytes());

@@ -36,7 +36,7 @@ Stat StatOf(const std::filesystem::path& folder) {
   return stat;
 }
 
-// The folders of a group's processes that are no zombies: those wait for whoever inherited them.
+// The folders of a group's processes that are not zombies: those wait for whoever inherited them.
 std::vector<std::filesystem::path> ProcessesOf(pid_t group) {
   std::vector<std::filesystem::path> found;
   std::error_code ignored;

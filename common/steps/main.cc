@@ -166,7 +166,7 @@ absl::Status PutInto(const ServerArguments& arguments, config::v1::Server* serve
                                                       {"error", config::v1::LOG_LEVEL_ERROR}};
   const auto found = levels->find(arguments.log_level);
   if (found == levels->end()) {
-    return InvalidArgument("--log-level: `{}` is none of debug, info, warning, error",
+    return InvalidArgument("--log-level: `{}` is not one of debug, info, warning, error",
                            arguments.log_level);
   }
   server->set_log_level(found->second);

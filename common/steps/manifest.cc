@@ -39,7 +39,7 @@ absl::StatusOr<step::v1::SampleManifest> ParseManifest(std::string_view bytes) {
   step::v1::SampleManifest manifest;
   if (bytes.size() > kMaxManifestBytes ||
       !manifest.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    return InvalidArgument("the blob is no serialised quench.step.v1.SampleManifest");
+    return InvalidArgument("the blob is not a serialised quench.step.v1.SampleManifest");
   }
   if (manifest.files().empty()) return InvalidArgument("the manifest has no files");
   for (const step::v1::File& file : manifest.files()) {

@@ -78,7 +78,7 @@ absl::Status CheckOptions(const StepOptions& options) {
                               kLongestSalt));
   }
   if (!step::v1::CacheMode_IsValid(options.cache())) {
-    wrong("cache", fmt::format("{} is no cache mode", static_cast<int>(options.cache())));
+    wrong("cache", fmt::format("{} is not a cache mode", static_cast<int>(options.cache())));
   }
   absl::Status status = problems.Finish();
   for (const auto& violation : violations) status = rpc::WithField(std::move(status), violation);

@@ -26,7 +26,7 @@ absl::Status StepRunner::TryWalls(unsigned walls) const {
   order.set_drafts(drafts.path().string());
   order.set_inputs(drafts.path().string());
   order.set_walls(walls);
-  metrics::Registry unseen;  // it is no step
+  metrics::Registry unseen;  // it is not a step
   return RunInChild(options_.program, order, {}, unseen, nullptr).status();
 }
 

@@ -29,7 +29,7 @@ def as_array(name: str, dtype: np.dtype[Any], value: Any) -> Array:
         return _lent(name, value)
     if isinstance(value, (Sequence, int, float, bool)) and not isinstance(value, (str, bytes)):
         return _listed(name, dtype, value)
-    raise InputError(f"input `{name}`: a {type(value).__name__} is no array")
+    raise InputError(f"input `{name}`: a {type(value).__name__} is not an array")
 
 
 def _lent(name: str, value: Any) -> Array:
@@ -51,9 +51,9 @@ def _listed(name: str, dtype: np.dtype[Any], value: Any) -> Array:
     try:
         found: Array = np.asarray(value)
     except (ValueError, OverflowError) as error:
-        raise InputError(f"input `{name}`: the list is no array: {error}") from error
+        raise InputError(f"input `{name}`: the list is not an array: {error}") from error
     if found.dtype.kind not in "biuf":
-        raise InputError(f"input `{name}`: the list is no array of numbers")
+        raise InputError(f"input `{name}`: the list is not an array of numbers")
     if dtype.kind == "f" or found.size == 0:
         return found.astype(dtype)
     if found.dtype.kind == "f":

@@ -25,7 +25,7 @@ def _items(what: str, given: Any) -> list[tuple[str, Any]]:
     if given is None:
         return []
     if not isinstance(given, Mapping):
-        raise InputError(f"{what}: {given!r:.100} is no dict by names")
+        raise InputError(f"{what}: {given!r:.100} is not a dict by names")
     return list(given.items())
 
 

@@ -68,7 +68,7 @@ def _read_container(client: Uploads, path: pathlib.Path) -> tuple[bytes, str, li
             raise cut
         magic, module, count, name, zero = HEADER.unpack(head)
         if magic != MAGIC:
-            raise InputError(f"`{path}` is no file with weights")
+            raise InputError(f"`{path}` is not a file with weights")
         if zero != 0:
             raise InputError(f"`{path}` was written by a newer version, or is damaged")
         if HEADER.size + count * ENTRY.size + name + module > size:

@@ -31,7 +31,7 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {"floordiv": lambda a, b: a // b, "m
 
 
 def _value(expression: ast.expr, sizes: Mapping[str, int]) -> int:
-    """A dim's expression at these sizes. KeyError where it has another name, or what is no expression of dims."""
+    """A dim's expression at these sizes. KeyError where it has another name, or what is not an expression of dims."""
     if isinstance(expression, ast.Constant) and isinstance(expression.value, int):
         return expression.value
     if isinstance(expression, ast.Name):

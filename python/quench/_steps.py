@@ -45,7 +45,7 @@ def element_type(what: str, dtype: Any) -> int:
         except TypeError:
             pass
     if name not in ELEMENT_TYPES:
-        raise InputError(f"{what}: unknown type `{name}`, known are {', '.join(ELEMENT_TYPES)}")
+        raise InputError(f"{what}: unknown type `{name}` (known: {', '.join(ELEMENT_TYPES)})")
     return ELEMENT_TYPES[name]
 
 

@@ -35,7 +35,7 @@ class Uploads:
         """The file appears when it is whole and right."""
         name, _, size = digest.partition("/")
         if len(name) != 64 or not size.isdigit():
-            raise InputError(f"`{digest}` is no digest: 64 hex digits, `/` and the size in bytes")
+            raise InputError(f"`{digest}` is not a digest: 64 hex digits, `/` and the size in bytes")
         self.gateway.download(message("build.bazel.remote.execution.v2.Digest")(hash=name, size_bytes=int(size)), path)
         return pathlib.Path(path)
 
@@ -74,7 +74,7 @@ class Uploads:
             if not manifest.files:
                 raise InputError("there are no samples")
         else:
-            raise InputError(f"a {type(data).__name__} is no samples: a folder, a file, an array, arrays one by one, or a number of random ones")
+            raise InputError(f"a {type(data).__name__} cannot be used as samples: expected a folder, a file, an array, arrays one by one, or a number of random samples")
         samples.manifest.CopyFrom(self._upload_bytes(manifest.SerializeToString(deterministic=True), "manifest"))
 
     def _fill_model(self, model: Any, path: pathlib.Path, external_data: Iterable[Path]) -> None:
@@ -92,9 +92,9 @@ def _numbers(what: str, given: Any) -> np.ndarray[Any, Any]:
     try:
         array = np.asarray(given)
     except ValueError as problem:
-        raise InputError(f"{what}: it is no array: {problem}") from problem
+        raise InputError(f"{what}: it is not an array: {problem}") from problem
     if array.dtype.kind not in "biuf":
-        raise InputError(f"{what}: it is of {array.dtype}, which are no numbers")
+        raise InputError(f"{what}: it is of {array.dtype}, which are not numbers")
     if array.size == 0:
         raise InputError(f"{what}: it has the shape {array.shape}, there are no samples in it")
     if array.dtype.kind == "f" and not np.isfinite(array).all():

@@ -148,7 +148,7 @@ class Batches(Uploads):
         try:
             json_format.Parse(spec if isinstance(spec, str) else json.dumps(dict(spec)), filled)
         except json_format.ParseError as problem:
-            raise InputError(f"this is no quench.gateway.v1.WorkflowSpec: {problem}") from problem
+            raise InputError(f"this is not a quench.gateway.v1.WorkflowSpec: {problem}") from problem
         return Workflow(self.gateway, self.gateway.create(filled))
 
     def workflow(self, name: str) -> Workflow:

@@ -206,7 +206,7 @@ std::vector<std::string> Rules() {
       "DequantizeLinear, there with 32-bit biases; shared ones once, for the first layer. Scales, "
       "zero points, means and variances of batch norms, settings and numbers of rank 0 are not "
       "counted; floating-point ones are trainable",
-      "what is computed from constants alone is no layer and no activation",
+      "what is computed from constants alone is neither a layer nor an activation",
       "macs: multiply-accumulates of convolutions, matrix products and recurrent layers, padding "
       "included; bias, batch norm, pooling and activations are not counted",
       "macs_with_bias: macs plus one addition per output element of a biased layer",

@@ -34,7 +34,7 @@ struct LayerReport {
   std::string node, op;
   std::string kind;                  // ops::WorkKindName
   std::string kernel;                // size of its window: "3x3"
-  std::vector<std::string> inputs;   // types of those that are no constants
+  std::vector<std::string> inputs;   // types of those that are not constants
   std::vector<std::string> outputs;  // "f32[1, 64, 56, 56]"
   Work work = {};
   int64_t shared_parameters = 0;  // read by an earlier layer too, counted there

@@ -57,7 +57,7 @@ std::string Always(const Graph&, const Node&) { return ""; }
 std::string HasConstantFrom(const Graph& graph, const Node& node, size_t first, size_t last) {
   for (size_t i = first; i <= last; ++i) {
     if (IsGiven(node, i) && ConstantInput(graph, node, i) == nullptr)
-      return fmt::format("input {} is no constant", i);
+      return fmt::format("input {} is not a constant", i);
   }
   return "";
 }
@@ -102,7 +102,7 @@ std::string HasStaticDims(const Graph& graph, const Node& node) {
 std::string HasZeroPointZero(const Graph& graph, const Node& node) {
   if (!IsGiven(node, 2)) return "";
   const Tensor* zero = ConstantInput(graph, node, 2);
-  if (zero == nullptr) return "its zero point is no constant";
+  if (zero == nullptr) return "its zero point is not a constant";
   for (int64_t i = 0; i < zero->size(); ++i) {
     if (zero->IntAt(i) != 0) return "its zero point is not 0";
   }
@@ -219,8 +219,8 @@ absl::StatusOr<Backend> FindBackend(const std::string& name) {
     if (backend.name == name) return std::move(backend);
     names.push_back(backend.name);
   }
-  return InvalidArgument("backend `{}` is none of {}, and no file of operators", name.substr(0, 80),
-                         fmt::join(names, ", "));
+  return InvalidArgument("backend `{}` is neither one of {} nor a file of operators",
+                         name.substr(0, 80), fmt::join(names, ", "));
 }
 
 absl::StatusOr<Backend> BackendOf(const std::string& name, const std::string& text) {
@@ -236,7 +236,7 @@ absl::StatusOr<Backend> BackendOf(const std::string& name, const std::string& te
     line.erase(line.find_last_not_of(" \t\r") + 1);
     if (line.empty()) continue;
     if (ops::FindOp(line) == nullptr) {
-      problems.Add(InvalidArgument("{}:{}: operator `{}` is not known, near ones are `{}`", name,
+      problems.Add(InvalidArgument("{}:{}: operator `{}` is not known, similar ones are `{}`", name,
                                    number, line.substr(0, 80),
                                    fmt::join(NearNames(line.substr(0, 80), known, 3), "`, `")));
     }

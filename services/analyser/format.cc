@@ -126,7 +126,7 @@ std::string Summary(const ModelReport& report, bool rules) {
     text += fmt::format("input             {}: {}\n", name, type);
   for (const auto& [name, type] : report.outputs)
     text += fmt::format("output            {}: {}\n", name, type);
-  text += fmt::format("parameters        {}{} ({} shared, {} buffers)\nweights           {}\n",
+  text += fmt::format("parameters        {}{} (shared {}, buffers {})\nweights           {}\n",
                       Grouped(report.work.parameters), Types(report.parameters_by_type),
                       Grouped(report.shared_parameters), Grouped(report.buffers),
                       Megabytes(report.work.weight_bytes));

@@ -22,7 +22,7 @@ void AddValues(const std::vector<ValueFacts>& values, Values* out) {
   }
 }
 
-// `wanted`: sizes are, so that 0 bytes are no number.
+// `wanted`: sizes are, so that 0 bytes are not a number.
 std::vector<ValueFacts> ValuesOf(const Values& message, bool wanted) {
   std::vector<ValueFacts> values;
   for (const v1::ValueFacts& value : message) {

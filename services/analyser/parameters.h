@@ -11,7 +11,7 @@
 namespace quench::analyser {
 
 // Values that no input of the model has a part in: constants, and what is computed from them alone,
-// as weights from integers. They are no activations, and what computes them is no layer.
+// as weights from integers. They are not activations, and what computes them is not a layer.
 std::vector<bool> FixedValues(const Graph& graph);
 bool IsLayer(const Node& node, const std::vector<bool>& fixed);
 

@@ -253,7 +253,7 @@ std::vector<std::string> PartitionBackends(const Graph& graph) {
 absl::StatusOr<Graph> StandAlone(const Node& partition) {
   const GraphPtr body = partition.Body("body");
   if (partition.op != "q.partition" || body == nullptr)
-    return InvalidArgument("node `{}` is no partition", partition.name);
+    return InvalidArgument("node `{}` is not a partition", partition.name);
   return ops::WithFreshSymbols(*body);
 }
 

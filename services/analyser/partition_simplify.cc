@@ -82,7 +82,7 @@ class PartitionSimplifier {
     if (!type.is_static()) return false;
     int64_t axis = node.Int("axis", 0);
     if (axis < 0) axis += type.rank();
-    if (axis + 1 >= type.rank()) return false;  // a new last axis is no reshape of a Concat
+    if (axis + 1 >= type.rank()) return false;  // a new last axis is not a reshape of a Concat
     std::vector<ValueId> operands;
     for (const ValueId id : node.inputs) {
       const NodeId producer = id == kNone ? kNone : graph_.value(id).producer;

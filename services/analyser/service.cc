@@ -118,7 +118,7 @@ absl::StatusOr<VerifyOptions> OptionsOf(const pb::VerifyRequest& request, const 
   if (asked.oracle() == pb::ORACLE_INTERPRETER) options.oracle = "interpreter";
   if (asked.oracle() == pb::ORACLE_REFERENCE) options.oracle = "reference";
   if (!pb::Oracle_IsValid(asked.oracle())) {
-    return FieldError("options.oracle", fmt::format("{} is no oracle", int{asked.oracle()}));
+    return FieldError("options.oracle", fmt::format("{} is not an oracle", int{asked.oracle()}));
   }
   options.per_layer = asked.per_layer();
   if (asked.has_seed()) options.seed = asked.seed();
@@ -154,7 +154,8 @@ absl::StatusOr<CompareReport> CompareAsAsked(const pb::CompareRequest& request,
                       "must be given, or `expected` in its place: one of the two");
   }
   if (request.has_expected() && (options.layers || request.expected().has_random()))
-    return FieldError("expected", "has outputs alone, in files: neither layers nor random ones");
+    return FieldError(
+        "expected", "contains only outputs: layers and random samples need a reference that runs");
   QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library,
                           PlaceLibrary(request.library(), "library", "model.so", place));
   std::filesystem::path reference;

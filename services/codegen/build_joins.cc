@@ -1,5 +1,5 @@
 // Concat and Split without a copy. A Concat's operands are computed where they belong in its result: each
-// is copied there, and a copy whose ends are one place is no step (AssignMemory): storages of operands
+// is copied there, and a copy whose ends are one place is not a step (AssignMemory): storages of operands
 // become parts of the result's where that is possible and the arena stays small. A Split's results are
 // views of its operand.
 #include <algorithm>

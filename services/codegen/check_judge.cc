@@ -85,7 +85,7 @@ std::optional<Mismatch> CheckJudge::JudgeIntegers(const JudgedValue& value,
 
 // Values that are stored in 16 bits are rounded on the way, where the model has f32: elements near a
 // step or a pole, of any operator, come out otherwise. One in eight may, and one of fewer, by as much
-// as the largest of them, and never as what is no number.
+// as the largest of them, and never as what is not a number.
 bool CheckJudge::MayBeRounding(const JudgedValue& value, int64_t wrong, double error) const {
   return StoresHalves() && SameType(value) && error <= 1 &&
          8 * wrong <= std::max<int64_t>(value.actual.size(), 8);

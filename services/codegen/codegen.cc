@@ -81,7 +81,7 @@ absl::Status CheckInterface(const Graph& graph) {
   const auto check = [&](const std::string& what, ValueId id) {
     const Value& value = graph.value(id);
     if (value.type.kind != ValueKind::kTensor) {
-      problems.Add(Unsupported("{} `{}` is no tensor", what, value.name));
+      problems.Add(Unsupported("{} `{}` is not a tensor", what, value.name));
     } else if (value.type.dtype == DataType::kString) {
       problems.Add(Unsupported("{} `{}` is string, compiled models take and give numbers", what,
                                value.name));

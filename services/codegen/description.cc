@@ -98,7 +98,7 @@ std::string DescriptionOf(const ModelTables& model, const std::vector<Target>& v
                  {"preprocessing",
                   model.preprocessing.empty() ? json::object() : json::parse(model.preprocessing)}};
   if (model.num_cores > 0) result["num_cores"] = model.num_cores;
-  // A name that is no UTF-8 must not stop a compilation.
+  // A name that is not UTF-8 must not stop a compilation.
   return result.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

@@ -43,7 +43,7 @@ absl::StatusOr<Stamped> StampUuid(std::span<const std::byte> library,
   const size_t define = stamped.header.find(kUuidDefine);
   if (define == std::string::npos ||
       stamped.header.size() < define + kUuidDefine.size() + kUuidChars) {
-    return InvalidArgument("the header is none that Quench wrote: it names no UUID");
+    return InvalidArgument("the header was not written by Quench: it names no UUID");
   }
   const size_t in_header = define + kUuidDefine.size();
   // With its end: a longer text that begins so is another one.

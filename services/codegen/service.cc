@@ -85,7 +85,7 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
       break;
     default:
       return FieldError("options.channel_layout",
-                        fmt::format("{} is no layout", int{asked.channel_layout()}));
+                        fmt::format("{} is not a layout", int{asked.channel_layout()}));
   }
   switch (asked.emit()) {
     case pb::EMIT_UNSPECIFIED:
@@ -100,7 +100,7 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
       options.emit = Emit::kArchive;
       break;
     default:
-      return FieldError("options.emit", fmt::format("{} is no output", int{asked.emit()}));
+      return FieldError("options.emit", fmt::format("{} is not an output", int{asked.emit()}));
   }
   switch (asked.tap_values()) {
     case pb::TAP_VALUES_UNSPECIFIED:
@@ -112,7 +112,7 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
       break;
     default:
       return FieldError("options.tap_values",
-                        fmt::format("{} is no choice of values", int{asked.tap_values()}));
+                        fmt::format("{} is not a choice of values", int{asked.tap_values()}));
   }
   if (asked.tap_values() != pb::TAP_VALUES_UNSPECIFIED && !asked.taps())
     return FieldError("options.tap_values", "given without `taps`, which it is about");
@@ -129,7 +129,7 @@ absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
     case pb::CHECK_NO:
       break;
     default:
-      return FieldError("options.check", fmt::format("{} is no extent", int{asked.check()}));
+      return FieldError("options.check", fmt::format("{} is not an extent", int{asked.check()}));
   }
   options.class_names = {asked.class_names().begin(), asked.class_names().end()};
   options.preprocessing = asked.preprocessing();

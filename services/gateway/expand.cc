@@ -35,8 +35,8 @@ void CheckCommon(const v1::WorkflowSpec& spec, Violations* violations) {
   CheckDuration(spec.timeout(), "spec.timeout", violations);
   CheckDuration(spec.step_timeout(), "spec.step_timeout", violations);
   if (!step::v1::CacheMode_IsValid(spec.cache())) {
-    violations->Add("spec.cache", fmt::format("is {}, which is none of CacheMode's",
-                                              static_cast<int>(spec.cache())));
+    violations->Add("spec.cache",
+                    fmt::format("is {}, which is not a CacheMode", static_cast<int>(spec.cache())));
   }
 }
 
@@ -166,9 +166,10 @@ absl::Status CheckBlobs(const std::string& tenant, const std::vector<Digest>& ne
                         const MissingBlobs& missing) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> absent, missing(tenant, needed));
   if (absent.empty()) return absl::OkStatus();
-  absl::Status status = rpc::Error(
-      rpc::Reason::kBlobMissing,
-      fmt::format("{} of {} blobs are not here: upload them first", absent.size(), needed.size()));
+  absl::Status status =
+      rpc::Error(rpc::Reason::kBlobMissing,
+                 fmt::format("{} of {} blobs are not in the store: upload them first",
+                             absent.size(), needed.size()));
   for (const Digest& digest : absent) {
     status = rpc::WithPrecondition(
         std::move(status),

@@ -29,7 +29,7 @@ std::vector<v1::State> CheckedStates(const google::protobuf::RepeatedField<int>&
     const auto state = static_cast<v1::State>(asked[i]);
     if (state == v1::STATE_UNSPECIFIED || !v1::State_IsValid(asked[i])) {
       violations->Add(fmt::format("states[{}]", i),
-                      fmt::format("is {}, which is no state", asked[i]));
+                      fmt::format("is {}, which is not a state", asked[i]));
     }
     states.push_back(state);
   }
@@ -177,7 +177,7 @@ absl::StatusOr<v1::ListWorkflowStepsResponse> WorkflowApi::ListSteps(
   const std::string& token = request.page_token();
   const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), next);
   if (!token.empty() && (error != std::errc() || end != token.data() + token.size()))
-    violations.Add("page_token", "is none that a page gave");
+    violations.Add("page_token", "was not returned with a page");
   QUENCH_RETURN_IF_ERROR(violations.Finish());
   QUENCH_ASSIGN_OR_RETURN(const ViewPtr view,
                           FindById(TenantOf(step), IdOf(request.name()), nullptr));

@@ -35,7 +35,7 @@ absl::StatusOr<const Frontend*> PickFrontend(const std::filesystem::path& path,
   for (const Frontend* frontend : frontends) {
     if (format == frontend->name) return frontend;
   }
-  if (!format.empty()) return InvalidArgument("format `{}`, known are {}", format, names);
+  if (!format.empty()) return InvalidArgument("unknown format `{}` (known: {})", format, names);
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> mapping,
                           FileMapping::Open(path));
   if (mapping->bytes().empty()) return InvalidArgument("`{}` is empty", path.filename().string());
@@ -45,8 +45,8 @@ absl::StatusOr<const Frontend*> PickFrontend(const std::filesystem::path& path,
   for (const Frontend* frontend : frontends) {
     if (path.extension() == frontend->extension) return frontend;
   }
-  return InvalidArgument("`{}` is of no known format, known are {}", path.filename().string(),
-                         names);
+  return InvalidArgument("`{}` is not a model that Quench can read (formats: {})",
+                         path.filename().string(), names);
 }
 
 // Refuses options that the format does not have.

@@ -49,7 +49,7 @@ absl::StatusOr<ImportOptions> OptionsOf(const pb::ImportOptions& asked, const Wo
   for (const pb::SymbolRange& range : asked.dims()) {
     if (range.min() < 0 || range.max() < range.min()) {
       return FieldError("options.dims",
-                        fmt::format("`{}`: {} to {} is no range, 0 <= min <= max is wanted",
+                        fmt::format("`{}`: {} to {} is not a range, expected 0 <= min <= max",
                                     range.symbol(), range.min(), range.max()));
     }
     options.dims[range.symbol()] = {range.min(), range.max()};
@@ -58,8 +58,8 @@ absl::StatusOr<ImportOptions> OptionsOf(const pb::ImportOptions& asked, const Wo
     // The numbers of quench.ir.v1.ElementType are those of DataType.
     const auto dtype = static_cast<DataType>(type.element_type());
     if (type.element_type() == 0 || !ir::v1::ElementType_IsValid(type.element_type())) {
-      return FieldError("options.types", fmt::format("`{}`: {} is no element type", type.input(),
-                                                     int{type.element_type()}));
+      return FieldError("options.types", fmt::format("`{}`: {} is not an element type",
+                                                     type.input(), int{type.element_type()}));
     }
     options.dtypes[type.input()] = dtype;
   }
@@ -93,13 +93,13 @@ absl::StatusOr<ImportOptions> OptionsOf(const pb::ImportOptions& asked, const Wo
   }
   if (!ir::v1::ElementType_IsValid(asked.default_type()))
     return FieldError("options.default_type",
-                      fmt::format("{} is no element type", int{asked.default_type()}));
+                      fmt::format("{} is not an element type", int{asked.default_type()}));
   options.default_dtype = static_cast<DataType>(asked.default_type());
   options.keep_quantized_weight = asked.keep_quantized_weight();
   options.opset = asked.opset();
   options.signature = asked.signature();
   if (!pb::Layout_IsValid(asked.layout()))
-    return FieldError("options.layout", fmt::format("{} is no layout", int{asked.layout()}));
+    return FieldError("options.layout", fmt::format("{} is not a layout", int{asked.layout()}));
   if (asked.layout() != pb::LAYOUT_UNSPECIFIED)
     options.layout = asked.layout() == pb::LAYOUT_CHANNELS_LAST ? "last" : "first";
   options.outputs = {asked.outputs().begin(), asked.outputs().end()};
@@ -187,8 +187,8 @@ absl::StatusOr<Graph> RunPasses(Graph graph, const pb::TransformRequest& request
     if (pass == nullptr) {
       std::vector<std::string_view> known;
       for (const passes::PassInfo& info : passes::AllPasses()) known.push_back(info.name);
-      return FieldError("passes", fmt::format("there is no pass `{}`, known are {}",
-                                              name.substr(0, 64), fmt::join(known, ", ")));
+      return FieldError("passes", fmt::format("unknown pass `{}` (known: {})", name.substr(0, 64),
+                                              fmt::join(known, ", ")));
     }
     QUENCH_ASSIGN_OR_RETURN(graph, passes::RunPass(*pass, std::move(graph), options, context));
     if (name == options.stop_after) break;

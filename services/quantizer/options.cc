@@ -25,7 +25,7 @@ void CheckWeightsOnly(const QuantizeOptions& options, StatusCollector& problems)
   none(options.single_operators, "single_operators");
   none(options.bias_correction, "bias_correction");
   if (!options.method.empty() && options.method != "minmax" && options.method != "mse") {
-    problems.Add(InvalidArgument("method is `{}`; ranges of weights alone are `minmax` or `mse`",
+    problems.Add(InvalidArgument("method is `{}`; with weights only it must be `minmax` or `mse`",
                                  options.method));
   }
 }
@@ -45,7 +45,7 @@ absl::Status CheckOptions(const QuantizeOptions& options) {
   if (weights_only) {
     CheckWeightsOnly(options, problems);
   } else if (options.block_size) {
-    problems.Add(InvalidArgument("block_size is {}, and only weights alone (`weights`) have blocks",
+    problems.Add(InvalidArgument("block_size is {}, but only the type `weights` has blocks",
                                  *options.block_size));
   }
   if (options.bias_dtype != DataType::kF32)

@@ -213,7 +213,7 @@ std::string WhyRecurrentStaysFloat(const Graph& graph, const Node& node) {
     const auto& constant = graph.value(node.inputs[input]).constant;
     if (constant == nullptr) return "its weights are computed while running";
     if (constant->tensor.dtype() != DataType::kF32 || constant->tensor.size() == 0)
-      return "its weights are no f32";
+      return "its weights are not f32";
   }
   return "";
 }
@@ -271,7 +271,7 @@ void Exclude(const Graph& graph, const std::vector<bool>& selected,
       const bool known = !root.origin.empty() && origins[root.origin] == 1;
       LayerChoice choice{known ? root.origin : root.name, root.op, true, ""};
       if (plan.parts[i] != Part::kCompute) {
-        choice.reason = "its output is no f32 tensor of known rank";
+        choice.reason = "its output is not an f32 tensor of known rank";
       } else if (const auto why = kept.find(root.name); why != kept.end()) {
         choice.reason = why->second;
       } else {
@@ -370,8 +370,8 @@ std::string WhyNothingIsGained(const Graph& graph, const Node& node, const std::
   const auto count = static_cast<double>(multiplications.value());
   if (made == 0 || count >= (computed ? kFewOfComputed : kFewWithConstants) * made) return "";
   return fmt::format(
-      "integers would save no time: {:.1f} multiplications for each number that becomes one for "
-      "this layer alone",
+      "integers would save no time: only {:.1f} multiplications for each number that is quantized "
+      "just for this layer",
       count / made);
 }
 

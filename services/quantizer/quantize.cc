@@ -287,7 +287,7 @@ class Quantizer {
       return std::nullopt;
     const size_t place = OwnOperand(graph_.nodes[i], 2);
     const Value& value = graph_.value(graph_.nodes[i].inputs[place]);
-    // A matrix, or a factor that is not 1, is no bias of sums.
+    // A matrix, or a factor that is not 1, is not a bias of sums.
     if (value.constant == nullptr || value.constant->tensor.rank() != 1 ||
         root.Float("alpha", 1) != 1 || root.Float("beta", 1) != 1)
       return std::nullopt;

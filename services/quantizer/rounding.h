@@ -15,7 +15,7 @@ namespace quench::quantizer {
 
 // Warning where a rounding that was adapted to random samples is used.
 inline constexpr char kRandomRounding[] =
-    "rounding was adapted to random inputs: what layers see of real data is something else";
+    "rounding was adapted to random inputs: on real data layers see other values";
 
 // Rounding of one constant, for one way of taking scales from it.
 struct AdaptedKernel {
@@ -30,7 +30,7 @@ struct AdaptedKernel {
 };
 
 struct Rounding {
-  bool random = false;      // the samples were: what layers see of real data is something else
+  bool random = false;      // the samples were: on real data layers see other values
   std::string fingerprint;  // of the float module
   std::string scheme;       // SchemeWords of the options
   int64_t samples = 0;

@@ -101,7 +101,7 @@ class Search {
       QUENCH_RETURN_IF_ERROR(MeasureSensitivity());
       QUENCH_RETURN_IF_ERROR(Bisect());
     }
-    // Noise as large as what the model says is no quantized model, whatever the budget allows.
+    // Noise as large as what the model says is not a quantized model, whatever the budget allows.
     if (!(result_.cost.sqnr_db > 0)) return AllNoise();
     context_.Report({"select", "", total_, total_});  // fewer trials than there might have been
     return std::move(result_);
@@ -229,8 +229,9 @@ class Search {
     const auto worst = std::find_if(result_.layers.begin(), result_.layers.end(),
                                     [](const LayerSensitivity& layer) { return !layer.kept; });
     return absl::FailedPreconditionError(fmt::format(
-        "in integers an output is mostly noise: {} over {} samples; the worst layer is `{}`, with "
-        "which alone in integers SQNR is {}. A floor of SQNR (20 dB, say) keeps such layers in "
+        "in integers an output is mostly noise: {} over {} samples; the worst layer is `{}`, the "
+        "SQNR with only this layer in integers is {}. A floor of SQNR (20 dB, say) keeps such "
+        "layers in "
         "float; scales per "
         "channel, equalizing or other samples for calibration may save them",
         Words({result_.cost.sqnr_db, std::nullopt}), result_.samples, worst->node,
@@ -324,7 +325,7 @@ absl::StatusOr<Selection> Select(const Graph& module, const std::filesystem::pat
   if (inputs.empty() || inputs.back().name != kSwitchesInput || inputs.back().dims.size() != 1 ||
       inputs.back().dims[0].value != static_cast<int64_t>(layers.size())) {
     return absl::FailedPreconditionError(
-        fmt::format("the library is no build of this module: its last input is not `{}` of {}",
+        fmt::format("the library is not a build of this module: its last input is not `{}` of {}",
                     kSwitchesInput, layers.size()));
   }
   QUENCH_RETURN_IF_ERROR(CheckOutputs(artifact->outputs(), options.budget));

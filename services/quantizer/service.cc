@@ -183,7 +183,7 @@ absl::StatusOr<DataType> TypeOf(ir::v1::ElementType type, DataType absent) {
   if (type == ir::v1::ELEMENT_TYPE_UNSPECIFIED) return absent;
   // The numbers of quench.ir.v1.ElementType are those of DataType.
   if (!ir::v1::ElementType_IsValid(type)) {
-    return FieldError("options", fmt::format("{} is no element type", int{type}));
+    return FieldError("options", fmt::format("{} is not an element type", int{type}));
   }
   return static_cast<DataType>(type);
 }
@@ -201,7 +201,7 @@ absl::StatusOr<QuantizeOptions> OptionsOf(const pb::QuantizeOptions& asked) {
   options.method = asked.method();
   if (asked.has_percentile()) options.percentile = asked.percentile();
   if (!pb::RangeSource_IsValid(asked.source())) {
-    return FieldError("options.source", fmt::format("{} is no source", int{asked.source()}));
+    return FieldError("options.source", fmt::format("{} is not a source", int{asked.source()}));
   }
   if (asked.source() == pb::RANGE_SOURCE_STATIC) options.source = RangeSource::kStatic;
   if (asked.source() == pb::RANGE_SOURCE_DYNAMIC) options.source = RangeSource::kDynamic;
@@ -248,9 +248,10 @@ absl::StatusOr<steps::LabelledSamples> TrialSamples(const pb::SelectRequest& req
                           steps::OpenLibrary(library, "library"));
   std::vector<ArtifactTensor> inputs = artifact->inputs();
   if (inputs.empty() || inputs.back().name != kSwitchesInput) {
-    return FieldError("library", fmt::format("has no input `{}`: it is no build of a module that "
-                                             "was quantized with switches",
-                                             kSwitchesInput));
+    return FieldError("library",
+                      fmt::format("has no input `{}`: it is not a build of a module that "
+                                  "was quantized with switches",
+                                  kSwitchesInput));
   }
   inputs.pop_back();
   return steps::SamplesOf(request.samples(), inputs, place, context);
@@ -296,14 +297,14 @@ absl::StatusOr<pb::QuantizeResult> QuantizeStep(const pb::QuantizeRequest& reque
     const std::filesystem::path path = place.scratch / "selection";
     QUENCH_RETURN_IF_ERROR(steps::LinkBlob(request.selection(), path, place.blobs));
     const absl::StatusOr<Selection> selection = ReadSelection(path);
-    if (!selection.ok()) return FieldError("selection", "is none that Select gave");
+    if (!selection.ok()) return FieldError("selection", "is not a result of Select");
     QUENCH_RETURN_IF_ERROR(KeepSelected(*selection, graph, options));
   }
   if (request.has_rounding()) {
     const std::filesystem::path path = place.scratch / "rounding";
     QUENCH_RETURN_IF_ERROR(steps::LinkBlob(request.rounding(), path, place.blobs));
     absl::StatusOr<Rounding> rounding = ReadRounding(path);
-    if (!rounding.ok()) return FieldError("rounding", "is none that AdaptRounding gave");
+    if (!rounding.ok()) return FieldError("rounding", "is not a result of AdaptRounding");
     options.rounding = std::make_shared<const Rounding>(*std::move(rounding));
   }
   QUENCH_ASSIGN_OR_RETURN(QuantizedModule quantized,

@@ -28,7 +28,7 @@ absl::Status CheckFinite(std::span<const float> values) {
   return InvalidArgument("{} NaN and {} infinite of {} elements", nans, infinities, values.size());
 }
 
-// Magnitudes from here on are no results of arithmetic but stand for infinity: masks and paddings are
+// Magnitudes from here on are not results of arithmetic but stand for infinity: masks and paddings are
 // written with the least float of a type, or with 1e30. No steps of a range so wide tell other numbers
 // apart.
 float LeastUnbounded(DataType dtype) { return dtype == DataType::kF16 ? 65504.0F : 1e30F; }
@@ -139,7 +139,7 @@ double TensorStatistics::variance() const {
 absl::Status Statistics::Merge(const Statistics& other) {
   if (fingerprint != other.fingerprint) {
     return absl::FailedPreconditionError(
-        fmt::format("statistics of module `{}` and of module `{}` do not go together",
+        fmt::format("statistics of module `{}` cannot be merged with those of module `{}`",
                     fingerprint.substr(0, 16), other.fingerprint.substr(0, 16)));
   }
   for (const auto& [name, value] : other.values) {

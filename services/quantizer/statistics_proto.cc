@@ -13,7 +13,7 @@ absl::Status Check(const v1::ValueStatistics& message, const TensorStatistics& v
   };
   if (value.samples < 1 || value.elements < value.samples) return wrong("no samples");
   if (!std::isfinite(value.low) || !std::isfinite(value.high) || value.low > value.high)
-    return wrong("its extrema are no range");
+    return wrong("its extrema are not a range");
   for (const double sum :
        {value.sum_of_lows, value.sum_of_highs, value.sum, value.sum_of_squares}) {
     if (!std::isfinite(sum)) return wrong("its sums are not finite");

@@ -196,7 +196,7 @@ std::string WhyWeightsStayFloat(const Graph& graph, const Node& node) {
     return "activations stay in float, and so do kernels of convolutions";
   const ValueId id = node.inputs[WeightsInput(node)];
   if (graph.value(id).constant == nullptr) return "its weights are computed while running";
-  if (!IsMatrix(graph, id)) return "its weights are no f32 matrix";
+  if (!IsMatrix(graph, id)) return "its weights are not an f32 matrix";
   if (node.Int("transA", 0) != 0) return "its left side is transposed";
   if (node.op == "Gather" && node.Int("axis", 0) != 0) return "it takes columns of its table";
   const int64_t size = graph.value(id).constant->tensor.size();

@@ -42,7 +42,7 @@ absl::StatusOr<std::vector<std::vector<std::string>>> ReadRows(const std::string
     if (line.empty() || line[0] == '#') continue;
     rows.push_back(SplitTabs(line));
     if (rows.back().size() != wanted) {
-      return InvalidArgument("`{}`: line `{}` has {} fields, {} are wanted", path, line,
+      return InvalidArgument("`{}`: line `{}` has {} fields, expected {}", path, line,
                              rows.back().size(), wanted);
     }
   }

@@ -577,7 +577,7 @@ TEST_F(GatewayTest, ModelsOfPytorchAreThoseOfOneProcess) {
 }
 
 TEST_F(GatewayTest, ErrorsAreThoseOfOneProcess) {
-  work_.Write("bad.onnx", "this is no model");
+  work_.Write("bad.onnx", "this is not a model");
   const Outcome bad = Run({"compile", "bad.onnx", "--output", "out"});
   EXPECT_EQ(bad.exit_code, 1);
   EXPECT_THAT(bad.err, HasSubstr("bad.onnx"));

@@ -291,7 +291,7 @@ TEST(UsersServerTest, ListensOnASocketThatNobodyElseReaches) {
   std::filesystem::permissions(run + "/quench", std::filesystem::perms(0755));
   const Outcome open = here({"serve", "--state-dir", work.path("state").string()});
   EXPECT_EQ(open.exit_code, 2);
-  EXPECT_THAT(open.err, HasSubstr("must be a folder of this user that nobody else may enter"));
+  EXPECT_THAT(open.err, HasSubstr("must be a folder of this user with mode 0700"));
 }
 
 TEST_F(GatewayTest, ItsHealthCanBeAsked) {

@@ -373,7 +373,7 @@ std::string OptionsTest::Problem(const Row& row, const Trace& base, const Trace&
                ? ""
                : fmt::format("`{}` is {}, before {}", text, after, before);
   }
-  return fmt::format("`{}` is no kind of effect", kind);
+  return fmt::format("`{}` is not a kind of effect", kind);
 }
 
 void InParallel(size_t count, const std::function<void(size_t)>& task) {

@@ -220,7 +220,7 @@ module "m" canonical {
   EXPECT_DOUBLE_EQ(json.at("samples_per_second").get<double>(),
                    2 * json.at("runs_per_second").get<double>());
   EXPECT_TRUE(json.at("warnings").is_array());
-  // A listing is no result: it says which of its numbers want a size.
+  // A listing is not a result: it says which of its numbers want a size.
   const Outcome nodes = work.Run({"nodes", "m.ir.txt"});
   EXPECT_EQ(nodes.exit_code, 0) << nodes.err;
   EXPECT_NE(nodes.out.find("8], ? bytes"), std::string::npos) << nodes.out;

@@ -89,7 +89,7 @@ def problems_of(expression, table, recorded=()):
         elif name in BUILT_IN_METRICS:
             own = BUILT_IN_METRICS[name]
         else:
-            problems.append(f"`{name}` is no metric")
+            problems.append(f"`{name}` is not a metric")
             continue
         known_labels |= set(own)
         for label, (operator, value) in matchers.items():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/test_summary: its closing line counts every test, and checks that are no tests, as what they are.
+"""scripts/test_summary: its closing line counts every test, and checks that are not tests, as what they are.
 scripts/format --check: it fails where something is not formatted."""
 
 import pathlib

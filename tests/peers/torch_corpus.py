@@ -52,7 +52,7 @@ REFUSED = {
     "tests/foo8.pt": "no method `forward`",
     "mnist.pt": "state dict",
 }
-# Arguments that are no tensors, and the values of our inputs for them.
+# Arguments that are not tensors, and the values of our inputs for them.
 ARGUMENTS = {"tests/foo4.pt": ([(0.5, 1.5, 3)], [numpy.float32(0.5), numpy.float32(1.5), numpy.int64(3)])}
 # Results of a class of the file, which Python cannot have; quench gives their attributes, here the input.
 KNOWN = {"tests/foo6.pt": lambda inputs: inputs}

@@ -351,7 +351,7 @@ class ModelTest(unittest.TestCase):
             self.client.compile_batch([DIGITS], options={"fast": {"speed": 3}})
 
     def test_workflows_fail_are_cancelled_and_run_again(self):
-        (FOLDER / "no_model.onnx").write_bytes(b"this is no model")
+        (FOLDER / "no_model.onnx").write_bytes(b"this is not a model")
         work = self.client.compile_batch([FOLDER / "no_model.onnx", DIGITS])
         with self.assertRaisesRegex(quench.GatewayError, "no_model/import"):
             work.watch()
@@ -396,7 +396,7 @@ class ModelTest(unittest.TestCase):
 
     def test_unknown_models(self):
         with self.assertRaisesRegex(quench.GatewayError, "format"):
-            self.client.load(b"this is no model")
+            self.client.load(b"this is not a model")
         with self.assertRaises(FileNotFoundError):
             self.client.load(FOLDER / "missing.onnx")
 
@@ -565,7 +565,7 @@ class GatewayTest(unittest.TestCase):
             digest = client.upload(path)
             self.assertEqual(len(broken), 1)
             self.assertEqual(client.download(digest, FOLDER / "back").read_bytes(), path.read_bytes())
-            with self.assertRaisesRegex(quench.InputError, "`x` is no digest"):
+            with self.assertRaisesRegex(quench.InputError, "`x` is not a digest"):
                 client.download("x", FOLDER / "back")
 
     def test_a_download_goes_on_where_it_broke_off(self):

@@ -179,7 +179,7 @@ class EngineTest(unittest.TestCase):
                                  (self.samples[:, :, :4], "dim 2 is 4, the model takes 8"),
                                  ({"picture": self.samples}, "no input `picture`; input `image` is missing"),
                                  ({}, "input `image` is missing"),
-                                 ("cat.png", "a str is no array"),
+                                 ("cat.png", "a str is not an array"),
                                  (Foreign(), "device 2:0"), (Mute(self.samples), "does not say where it lies: out of order")):
                 with self.assertRaises(quench.InputError) as raised:
                     engine.infer(wrong)

@@ -98,7 +98,7 @@ class ModuleTest(unittest.TestCase):
 
     def test_wrong_samples_are_value_errors(self):
         ir = self.single.copy()
-        for words, data in (("number of random samples is 0", 0), ("is -3", -3), ("no samples", []), ("NoneType is no samples", None),
+        for words, data in (("number of random samples is 0", 0), ("is -3", -3), ("no samples", []), ("NoneType cannot be used as samples", None),
                             ("sample 0: input `image`: 64 NaN", [np.full((1, 1, 8, 8), np.nan)]), ("no numbers", [["a"]]),
                             ("no samples in it", np.zeros((0, 1, 8, 8), np.float32)), ("has no samples", staged.FOLDER / "nothing"),
                             ("f32\\[1, 1, 8, 9\\]", [np.zeros((1, 1, 8, 9), np.float32)])):

@@ -100,7 +100,7 @@ TEST(FaultsTest, AServiceKilledInAnyOfItsStepsCostsOneAttempt) {
     const auto& [step, service] = AllSteps()[i];
     SCOPED_TRACE(step);
     bool hit = false;
-    // A step that had ended before the signal came is no case of this: the next has another salt.
+    // A step that had ended before the signal came is not a case of this: the next has another salt.
     for (int round = 0; round < 20 && !hit; ++round) {
       const std::string id = fmt::format("{}-{}", step, round);
       const auto name = user.Create(user.Spec(id), id);

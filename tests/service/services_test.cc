@@ -417,7 +417,7 @@ TEST_P(Services, WrongRequestsAreAnsweredWithTheirFields) {
   status = Import(request).status;
   EXPECT_EQ(rpc::ReasonOf(status), "BLOB_MISSING") << status;
   ASSERT_EQ(rpc::PreconditionsOf(status).size(), 1u);
-  // A module is no model, and a model no module.
+  // A module is not a model, and a model no module.
   codegen::v1::CompileRequest compile = CompileFor({});
   *compile.mutable_module()->mutable_digest() = Put(kDigits);
   EXPECT_THAT(MessageOf(Compile(compile).status), HasSubstr("no IR module"));
@@ -427,11 +427,11 @@ TEST_P(Services, WrongRequestsAreAnsweredWithTheirFields) {
   compile.mutable_target()->clear_host();
   EXPECT_EQ(rpc::FieldsOf(Compile(compile).status)[0].field, "target.host");
   compile.mutable_target()->set_name("x86_64");
-  EXPECT_THAT(MessageOf(Compile(compile).status), HasSubstr("the nearest are"));
+  EXPECT_THAT(MessageOf(Compile(compile).status), HasSubstr("similar ones are"));
   importer::v1::TransformRequest transform;
   *transform.mutable_module() = Ready();
   transform.add_passes("fold_everything");
-  EXPECT_THAT(MessageOf(Transform(transform).status), HasSubstr("known are"));
+  EXPECT_THAT(MessageOf(Transform(transform).status), HasSubstr("(known: "));
 }
 
 TEST_P(Services, ListsAreThere) {
@@ -487,7 +487,7 @@ TEST_P(Services, QuantizeWhatTheyHaveCalibrated) {
   };
   EXPECT_THAT(MessageOf(run().status), HasSubstr("samples: missing"));
   *calibrate.mutable_samples()->mutable_manifest() = sample;
-  EXPECT_THAT(MessageOf(run().status), HasSubstr("samples.manifest: the blob is no serialised"));
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("samples.manifest: the blob is not a serialised"));
   *calibrate.mutable_samples() = ManifestOf("sample.npy", Unknown());
   EXPECT_THAT(MessageOf(run().status), HasSubstr("blob is missing"));
   *calibrate.mutable_samples() = ManifestOf("digits/sample.npy", sample);
@@ -755,7 +755,7 @@ TEST_P(Services, KeepLayersInFloatWithinABudget) {
 
   quantize.mutable_options()->set_switches(false);
   *quantize.mutable_selection() = calibrate.samples().manifest();
-  EXPECT_THAT(MessageOf(run().status), HasSubstr("selection: is none that Select gave"));
+  EXPECT_THAT(MessageOf(run().status), HasSubstr("selection: is not a result of Select"));
   *quantize.mutable_selection() = selected.result.selection();
   const auto quantized = run();
   ASSERT_TRUE(quantized.status.ok()) << quantized.status;

@@ -100,7 +100,7 @@ struct Container {
 
 absl::StatusOr<Container> OpenContainer(std::shared_ptr<const FileMapping> file) {
   const std::span<const std::byte> bytes = file->bytes();
-  if (!IsModuleFile(TextOf(bytes))) return InvalidArgument("it is no file of this form");
+  if (!IsModuleFile(TextOf(bytes))) return InvalidArgument("it is not a file of this form");
   const auto cut = [&](size_t at, const std::string& problem) {
     return InvalidArgument("the file is cut off or damaged: byte {}: {}, and the file has {}", at,
                            problem, bytes.size());
@@ -264,7 +264,7 @@ absl::StatusOr<Graph> ReadModule(const std::shared_ptr<const FileMapping>& file,
   if (IsTextModule(bytes.substr(0, 64))) return ReadText(file, folder, store);
   if (IsModuleFile(bytes)) return ReadContainer(file, folder, store);
   if (!IsSerializedModule(bytes))
-    return InvalidArgument("it is no IR module, neither serialised nor as text");
+    return InvalidArgument("it is not an IR module, neither serialised nor as text");
   if (bytes.size() > kMaxModuleBytes) {
     return absl::ResourceExhaustedError(
         fmt::format("the module has {} bytes, at most {} are read", bytes.size(), kMaxModuleBytes));

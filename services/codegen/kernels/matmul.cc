@@ -460,7 +460,7 @@ Candidate MakeCandidate(const KernelRequest& request, const Group& group, const 
   if (plan.shape.bytes) candidate.slow = plan.shape.bytes->Slow();
   if (plan.unpack)
     candidate.slow =
-        "weights are scaled a panel at a time: for so many rows floats would be as fast";
+        "weights are scaled a panel at a time: with this many rows floats would be as fast";
   return candidate;
 }
 

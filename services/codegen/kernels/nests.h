@@ -13,7 +13,7 @@ namespace quench::codegen {
 
 // Whether LowerToNest gives a function: nodes that lower, and groups of pointwise nodes.
 bool LowersToNest(const KernelRequest& request);
-// Whether the loops write parts of output 0 alone, and input 0, which is no constant, is the rest of it.
+// Whether the loops write parts of output 0 alone, and input 0, which is not a constant, is the rest of it.
 bool UpdatesFirstInput(const KernelRequest& request);
 // Buffers: the node's present inputs, then its present outputs. A group of pointwise nodes is one
 // nest over the elements of its result, without memory for what is between.

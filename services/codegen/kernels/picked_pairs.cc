@@ -44,7 +44,7 @@ bool IsZero(const Column& column) {
   return std::all_of(column.begin(), column.end(), [](int16_t w) { return w == 0; });
 }
 
-// Pairs up the vertices of a graph of up to 16: as few pairs that are no edges as a short search finds.
+// Pairs up the vertices of a graph of up to 16: as few pairs that are not edges as a short search finds.
 class Matcher {
  public:
   // edges[v]: a bit for each neighbour of v.

@@ -84,13 +84,13 @@ absl::StatusOr<LibrarySections> ReadSections(std::span<const std::byte> bytes,
                                              const std::string& name) {
   const llvm::StringRef text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!text.starts_with("\177ELF") && !text.starts_with("!<arch>\n"))
-    return InvalidArgument("`{}` is no library: it is neither an ELF file nor an archive", name);
+    return InvalidArgument("`{}` is not a library: it is neither an ELF file nor an archive", name);
   const absl::StatusOr<std::optional<LibrarySections>> read =
       Read(llvm::MemoryBufferRef(text, name));
   if (!read.ok()) return InvalidArgument("`{}` cannot be read: {}", name, MessageOf(read.status()));
   if (!*read) {
     return InvalidArgument(
-        "`{}` is no library that Quench compiled, or an older version did: it has no section "
+        "`{}` is not a library that Quench compiled, or an older version did: it has no section "
         "`.quench.description`",
         name);
   }

@@ -30,7 +30,7 @@ absl::StatusOr<TargetCeilings> CeilingsOf(const std::string& name) {
         "or its maker publishes none; they are of {}",
         name, fmt::join(known, ", "));
   }
-  return InvalidArgument("`{}` is no target with ceilings, near ones are `{}`",
+  return InvalidArgument("`{}` is not a target with ceilings, similar ones are `{}`",
                          name.substr(0, kShown), fmt::join(NearNames(name, known, 3), "`, `"));
 }
 

@@ -91,13 +91,13 @@ absl::Status CheckNames(const TargetSpec& spec, const Place& place) {
         hint = fmt::format("; it is one of {}: -mtriple={}", other.name, other.triple);
     }
     const std::string shown = spec.mcpu.substr(0, kShown);
-    problems.Add(InvalidArgument("cpu `{}` is none of {}, near ones are {}{}", shown,
+    problems.Add(InvalidArgument("cpu `{}` is none of {}, similar ones are {}{}", shown,
                                  place.row->name, NearList(shown, names->cpus), hint));
   }
   for (const std::string& feature : spec.mattr) {
     const std::string name = feature.substr(1, kShown);
     if (known(names->features, feature.substr(1))) continue;
-    problems.Add(InvalidArgument("feature `{}` is none of {}, near ones are {}", name,
+    problems.Add(InvalidArgument("feature `{}` is none of {}, similar ones are {}", name,
                                  place.row->name, NearList(name, names->features)));
   }
   return problems.Finish();

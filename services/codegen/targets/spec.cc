@@ -63,7 +63,7 @@ absl::Status UnknownKey(std::string_view name) {
   std::vector<std::string> known;
   for (const Key& key : Keys()) known.emplace_back(key.name);
   const std::string shown(name.substr(0, kShown));
-  return InvalidArgument("unknown key `{}`, near ones are `{}`", shown,
+  return InvalidArgument("unknown key `{}`, similar ones are `{}`", shown,
                          fmt::join(NearNames(shown, known, 3), "`, `"));
 }
 
@@ -179,8 +179,8 @@ class Parser {
     for (size_t i = 1; i < words->size(); ++i) {
       std::string_view word = (*words)[i];
       if (word.size() < 2 || word[0] != '-') {
-        problems_.Add(
-            InvalidArgument("`{}` is no option, options are `-key=value`", word.substr(0, kShown)));
+        problems_.Add(InvalidArgument("`{}` is not an option, options are `-key=value`",
+                                      word.substr(0, kShown)));
         continue;
       }
       word.remove_prefix(word[1] == '-' ? 2 : 1);

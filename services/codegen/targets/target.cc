@@ -81,7 +81,7 @@ absl::Status UnknownTarget(const std::string& text) {
   for (const TargetName& target : TargetNames()) names.push_back(target.name);
   for (const TargetName& tag : TagRows()) names.push_back(tag.name);
   const std::string wanted = text.substr(0, kShown);
-  return InvalidArgument("unknown target `{}`, the nearest are `{}`", wanted,
+  return InvalidArgument("unknown target `{}`, similar ones are `{}`", wanted,
                          fmt::join(NearNames(wanted, names, 3), "`, `"));
 }
 
@@ -91,8 +91,8 @@ absl::StatusOr<const Architecture*> ArchitectureOf(const HostCpu& cpu) {
     if (cpu.machine == row.name) return &row;
     names.emplace_back(row.name);
   }
-  return Unsupported("target `host`: machine `{}`, known are {}", cpu.machine.substr(0, kShown),
-                     fmt::join(names, ", "));
+  return Unsupported("target `host`: unknown machine `{}` (known: {})",
+                     cpu.machine.substr(0, kShown), fmt::join(names, ", "));
 }
 
 struct Asked {

@@ -41,7 +41,7 @@ class BlobFolders {
       const std::filesystem::path& root, uint64_t max_bytes, uint64_t reserve = 0,
       MakeShared make_shared = nullptr, metrics::Registry& registry = metrics::Global());
 
-  // Made when it is not there. INVALID_ARGUMENT for what is no tenant.
+  // Made when it is not there. INVALID_ARGUMENT for what is not a tenant.
   absl::StatusOr<std::shared_ptr<TenantBlobs>> Of(const std::string& name);
   std::vector<std::shared_ptr<TenantBlobs>> All();
   const std::shared_ptr<BlobSpace>& space() const { return space_; }

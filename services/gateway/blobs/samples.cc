@@ -101,7 +101,7 @@ class SampleReceiver final
     const bool known = ir::v1::ElementType_IsValid(tensor.type());
     const std::vector<int64_t> dims(tensor.dims().begin(), tensor.dims().end());
     const auto header = known ? NpyHeader(static_cast<DataType>(tensor.type()), dims)
-                              : InvalidArgument("{} is no element type", int{tensor.type()});
+                              : InvalidArgument("{} is not an element type", int{tensor.type()});
     if (!header.ok()) return wrong(MessageOf(header.status()));
     const std::optional<int64_t> count = ElementCount(dims);
     const int64_t width = DataTypeBits(static_cast<DataType>(tensor.type())) / 8;

@@ -260,7 +260,7 @@ absl::Status NodeConverter::FinalConstant(Tensor tensor) {
 
 // ---- Bodies ----
 
-// Outer values that the bodies use and that are no constants, by name.
+// Outer values that the bodies use and that are not constants, by name.
 std::vector<std::string> NodeConverter::Captures(const std::vector<GraphPtr>& bodies) const {
   std::set<std::string> names;
   for (const GraphPtr& body : bodies) {
@@ -504,7 +504,7 @@ void Canonicaliser::ConvertNode(Level& level, const Node& node) {
   // Readers report the operators that lack a row, all at once; a graph that none of them has seen may hold one all the same.
   const absl::Status status = convert != nullptr
                                   ? convert(converter)
-                                  : converter.Unsupported("is no operator that is known");
+                                  : converter.Unsupported("is not an operator that is known");
   // A converter that misses a type because an earlier node failed has nothing new to say.
   if (!status.ok() && !(blocked && !level.into->is_body)) Problem(status);
 }

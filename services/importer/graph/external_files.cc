@@ -21,7 +21,7 @@ constexpr size_t kMaxOpenFiles = 512;
 absl::Status CheckLocation(const std::string& location) {
   if (location.empty()) return InvalidArgument("external data has no location");
   if (location.find('\0') != std::string::npos || location.size() > 4096) {
-    return InvalidArgument("the location of external data is no file name");
+    return InvalidArgument("the location of external data is not a file name");
   }
   const std::filesystem::path path(location);
   if (path.is_absolute()) {

@@ -36,7 +36,7 @@ absl::Status CheckOperators(const Graph& function) {
   StatusCollector problems;
   for (const Node& node : function.nodes) {
     if (ops::FindOp(node.op) != nullptr) continue;
-    problems.Add(InvalidArgument("there is no operator `{}`; near ones are `{}`", node.op,
+    problems.Add(InvalidArgument("there is no operator `{}`; similar ones are `{}`", node.op,
                                  fmt::join(ops::SimilarOps(node.op), "`, `")));
   }
   if (function.outputs.empty()) problems.Add(InvalidArgument("it has no outputs"));
@@ -60,7 +60,7 @@ absl::StatusOr<Tensor> TensorOf(const Attribute& attribute, const Tensor& like) 
   } else if (const auto* reals = std::get_if<std::vector<double>>(&attribute)) {
     values = *reals;
   } else {
-    return InvalidArgument("is no number and no list of numbers");
+    return InvalidArgument("is neither a number nor a list of numbers");
   }
   const auto count = static_cast<int64_t>(values.size());
   std::vector<int64_t> dims;

@@ -72,7 +72,7 @@ std::optional<LinearForm> LinearFormOf(const DimFormula& formula) {
   return LinearForm{factor.name, term.coefficient, polynomial->constant};
 }
 
-// The symbols that the formula is made of, which are no expressions.
+// The symbols that the formula is made of, which are not expressions.
 std::vector<SymbolId> AtomsOf(const DimFormula& formula) {
   std::set<SymbolId> seen;
   std::vector<SymbolId> atoms, pending = {formula.dim.symbol()};

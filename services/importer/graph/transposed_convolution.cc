@@ -32,7 +32,7 @@ absl::StatusOr<std::optional<std::vector<Dim>>> KnownSizes(const Converter& c,
   const size_t wanted = op.first == 0 ? spatial : spatial + 2;
   if (all->size() != wanted)
     return c.Error(
-        fmt::format("the shape of its result has {} entries, {} are wanted", all->size(), wanted));
+        fmt::format("the shape of its result has {} entries, expected {}", all->size(), wanted));
   const auto from = all->begin() + op.first;
   std::vector<Dim> sizes(from, from + static_cast<int64_t>(spatial));
   for (const Dim size : sizes) {

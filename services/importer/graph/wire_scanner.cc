@@ -113,7 +113,7 @@ absl::Status Scanner::Message(const Descriptor& type, size_t begin, size_t end, 
     const size_t tag_at = at_;
     QUENCH_ASSIGN_OR_RETURN(const uint64_t tag, ReadVarint(end));
     if (tag > UINT32_MAX || (tag >> 3) == 0) {
-      return InvalidArgument("offset {}: {} is no field of {}", tag_at, tag, type.name());
+      return InvalidArgument("offset {}: {} is not a field of {}", tag_at, tag, type.name());
     }
     const int number = static_cast<int>(tag >> 3);
     const FieldDescriptor* field =

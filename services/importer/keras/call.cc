@@ -12,7 +12,7 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxListed = 1 << 20;  // elements of a constant in the arguments
 
-// A list of lists of numbers, as a tensor; false where rows differ or something is no number.
+// A list of lists of numbers, as a tensor; false where rows differ or something is not a number.
 bool Collect(const Json& value, size_t depth, std::vector<int64_t>& dims,
              std::vector<double>& numbers) {
   if (value.is_number() || value.is_boolean()) {

@@ -170,15 +170,15 @@ absl::Status KerasNode::RequireInputs(int least, int most) const {
     for (int i = 0; i < count_; ++i) QUENCH_RETURN_IF_ERROR(c.RequireRank(i));
     return absl::OkStatus();
   }
-  return c.Error(fmt::format("has {} inputs, {} wanted", count_,
-                             least == most ? fmt::format("{} {}", least, least == 1 ? "is" : "are")
-                                           : fmt::format("{} to {} are", least, most)));
+  return c.Error(
+      fmt::format("has {} inputs, expected {}", count_,
+                  least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most)));
 }
 
 absl::Status KerasNode::RequireRank(int rank) const {
   QUENCH_RETURN_IF_ERROR(RequireInputs(1, 1));
   if (c.Rank(in(0)) == rank) return absl::OkStatus();
-  return c.Error(fmt::format("its input has rank {}, {} is wanted", c.Rank(in(0)), rank));
+  return c.Error(fmt::format("its input has rank {}, expected {}", c.Rank(in(0)), rank));
 }
 
 absl::Status KerasNode::RequireDims(std::string_view role, const std::vector<int64_t>& dims) const {
@@ -189,7 +189,7 @@ absl::Status KerasNode::RequireDims(std::string_view role, const std::vector<int
   std::string wanted;
   for (const int64_t dim : dims)
     wanted += fmt::format("{}{}", wanted.empty() ? "" : ", ", dim < 0 ? "?" : std::to_string(dim));
-  return c.Error(fmt::format("its {} has the shape [{}], [{}] is wanted", role,
+  return c.Error(fmt::format("its {} has the shape [{}], expected [{}]", role,
                              fmt::join(found, ", "), wanted));
 }
 

@@ -35,7 +35,7 @@ absl::StatusOr<Attended> AttendedOf(KerasNode& n) {
   if (const ValueId value = call.Tensor("value"); value != kNone) a.value = value;
   for (const ValueId id : {a.query, a.value, a.key}) {
     if (n.c.Rank(id) != 3)
-      return n.c.Unsupported(fmt::format("an input has rank {}, 3 is wanted", n.c.Rank(id)));
+      return n.c.Unsupported(fmt::format("an input has rank {}, expected 3", n.c.Rank(id)));
   }
   return a;
 }
@@ -202,8 +202,7 @@ absl::Status Normalization(Converter& c) {
     std::vector<double> values = n.Numbers(name);
     if (values.size() == 1) values.resize(static_cast<size_t>(count), values[0]);
     if (static_cast<int64_t>(values.size()) != count)
-      return c.Error(
-          fmt::format("its {} has {} numbers, {} are wanted", name, values.size(), count));
+      return c.Error(fmt::format("its {} has {} numbers, expected {}", name, values.size(), count));
     return c.AddConstant(
         Tensor::Of(DataType::kF32, shape, std::vector<float>(values.begin(), values.end())));
   };

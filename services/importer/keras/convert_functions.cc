@@ -27,7 +27,8 @@ struct Function {
   // The first argument, which is a tensor.
   absl::StatusOr<ValueId> Input() const {
     const ValueId id = arguments.Tensor(First());
-    if (id == kNone) return n.c.Unsupported(fmt::format("its argument `{}` is no tensor", First()));
+    if (id == kNone)
+      return n.c.Unsupported(fmt::format("its argument `{}` is not a tensor", First()));
     if (!n.c.type(id).ranked) return n.c.Unsupported("the rank of its input is not known");
     return id;
   }
@@ -43,7 +44,7 @@ struct Function {
     for (const Json& item : *list) {
       absl::StatusOr<ValueId> id = arguments.OperandIn(item, like);
       if (!id.ok())
-        return n.c.Unsupported(fmt::format("its argument `{}` is no list of tensors", First()));
+        return n.c.Unsupported(fmt::format("its argument `{}` is not a list of tensors", First()));
       ids.push_back(*id);
     }
     if (ids.empty()) return n.c.Error("takes an empty list");
@@ -374,7 +375,7 @@ absl::Status GatherFunction(Converter& c) {
     Tensor list = Tensor::I64(*known);
     indices = c.AddConstant(index->is_number() ? list.Reshaped({}) : list);
   }
-  if (indices == kNone) return c.Unsupported("its indices are no tensor");
+  if (indices == kNone) return c.Unsupported("its indices are not a tensor");
   if (!IsInteger(c.type(indices).dtype)) indices = f.n.Cast(indices, DataType::kI64);
   return f.n.Finish(
       f.n.Emit("Gather", {x, indices}, {{"axis", f.arguments.Int("axis").value_or(0)}}));

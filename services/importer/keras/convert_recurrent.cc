@@ -28,7 +28,7 @@ absl::StatusOr<Recurrence> RecurrenceOf(KerasNode& n, int64_t gates) {
                n.Flag("reset_after"),
                {}};
   if (n.c.Rank(n.in(0)) != 3)
-    return n.c.Error(fmt::format("its input has rank {}, 3 is wanted", n.c.Rank(n.in(0))));
+    return n.c.Error(fmt::format("its input has rank {}, expected 3", n.c.Rank(n.in(0))));
   if (r.units < 1 || r.units > 1 << 24) return n.c.Error(fmt::format("units is {}", r.units));
   for (const char* key : {"stateful", "time_major"}) {
     if (n.Flag(key)) return n.c.Unsupported(fmt::format("`{}` is set", key));
@@ -42,7 +42,7 @@ absl::StatusOr<Recurrence> RecurrenceOf(KerasNode& n, int64_t gates) {
                                                      : std::vector<int64_t>{all}));
   const int states = gates == 4 ? 2 : 1;
   if (n.count() != 1 && n.count() != 1 + states)
-    return n.c.Error(fmt::format("has {} initial states, {} are wanted", n.count() - 1, states));
+    return n.c.Error(fmt::format("has {} initial states, expected {}", n.count() - 1, states));
   for (int i = 1; i < n.count(); ++i) r.states.push_back(n.in(i));
   return r;
 }

@@ -33,8 +33,7 @@ absl::StatusOr<std::vector<int64_t>> Margins(const KerasNode& n, const char* key
     for (size_t i = 0; i < spatial; ++i)
       margins.insert(margins.end(), 2, given[given.size() == 1 ? 0 : i]);
   } else {
-    return n.c.Error(
-        fmt::format("{} has {} numbers, {} are wanted", key, given.size(), 2 * spatial));
+    return n.c.Error(fmt::format("{} has {} numbers, expected {}", key, given.size(), 2 * spatial));
   }
   if (std::any_of(margins.begin(), margins.end(), [](int64_t v) { return v < 0; }))
     return n.c.Error(fmt::format("{} is [{}]", key, fmt::join(margins, ", ")));

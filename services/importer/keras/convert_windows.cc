@@ -26,7 +26,7 @@ absl::StatusOr<Window> WindowOf(const KerasNode& n, size_t spatial) {
   }
   const std::string& padding = window.padding;
   if (padding != "valid" && padding != "same" && !(padding == "causal" && spatial == 1))
-    return n.c.Error(fmt::format("padding is `{}`, `valid` or `same` is wanted", padding));
+    return n.c.Error(fmt::format("padding is `{}`, expected `valid` or `same`", padding));
   return window;
 }
 
@@ -182,7 +182,7 @@ absl::Status Pool(Converter& c, int spatial) {
                                  fmt::join(size, ", "), fmt::join(window.strides, ", ")));
   }
   if (window.padding != "valid" && window.padding != "same")
-    return c.Error(fmt::format("padding is `{}`, `valid` or `same` is wanted", window.padding));
+    return c.Error(fmt::format("padding is `{}`, expected `valid` or `same`", window.padding));
   Attributes attributes = {
       {"kernel_shape", size},
       {"strides", window.strides},

@@ -123,7 +123,7 @@ class ModelParser {
   }
 
   absl::StatusOr<KerasLayer> LayerOf(const Json& entry, int depth) {
-    if (!entry.is_object()) return InvalidArgument("a layer is no JSON object");
+    if (!entry.is_object()) return InvalidArgument("a layer is not a JSON object");
     if (depth > kMaxModelDepth)
       return InvalidArgument("models and layers are nested deeper than {}", kMaxModelDepth);
     KerasLayer layer;
@@ -421,7 +421,7 @@ class ModelParser {
     for (const TensorRef& ref : model.outputs) check(ref, fmt::format("model `{}`", model.name));
     for (const TensorRef& ref : model.inputs) {
       if (model.layers[static_cast<size_t>(ref.layer)].class_name != "InputLayer")
-        problems_.Add(InvalidArgument("input `{}` of model `{}` is no InputLayer",
+        problems_.Add(InvalidArgument("input `{}` of model `{}` is not an InputLayer",
                                       model.layers[static_cast<size_t>(ref.layer)].name,
                                       model.name));
     }
@@ -439,14 +439,13 @@ absl::StatusOr<KerasModel> ParseKerasModel(std::string_view text, int version) {
   if (IsTooDeep(text))
     return InvalidArgument("the model's configuration is nested deeper than {}", kMaxJsonDepth);
   const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
-  if (json.is_discarded()) return InvalidArgument("the model's configuration is no JSON");
-  if (!json.is_object()) return InvalidArgument("the model's configuration is no JSON object");
+  if (json.is_discarded()) return InvalidArgument("the model's configuration is not JSON");
+  if (!json.is_object()) return InvalidArgument("the model's configuration is not a JSON object");
   const std::string class_name = ClassNameOf(json);
   if (!IsModelClass(class_name)) {
     return Unsupported(
         "the model is of the class `{}`: its computation is in Python code, which the file lacks; "
-        "a "
-        "Functional or Sequential model is wanted",
+        "expected a Functional or Sequential model",
         class_name);
   }
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const KerasModel> model,

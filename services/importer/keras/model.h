@@ -40,7 +40,7 @@ struct KerasLayer {
   nlohmann::json config = nlohmann::json::object();
   std::vector<KerasCall> calls;
   std::shared_ptr<const KerasModel> model;  // of a layer that is a model
-// Layers that a wrapper runs: one for TimeDistributed; the forward and the backward one for Bidirectional.
+  // Layers that a wrapper runs: one for TimeDistributed; the forward and the backward one for Bidirectional.
   std::vector<KerasLayer> inner;
 };
 
@@ -51,7 +51,7 @@ struct KerasModel {
   std::vector<TensorRef> inputs, outputs;  // inputs are of InputLayers
 };
 
-// INVALID_ARGUMENT for text that is no configuration, with everything in it that does not fit together:
+// INVALID_ARGUMENT for text that is not a configuration, with everything in it that does not fit together:
 // calls of layers that are not there, cycles. `version` is the major version of the Keras that wrote
 // it: 1, 2, 3.
 absl::StatusOr<KerasModel> ParseKerasModel(std::string_view text, int version);

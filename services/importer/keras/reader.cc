@@ -496,7 +496,7 @@ std::vector<ValueId> KerasReader::ReadModel(const KerasModel& model, const Value
 
 // ---- The whole ----
 
-// An output is called as its layer, and is no input, constant or other output.
+// An output is called as its layer, and is not an input, constant or other output.
 void KerasReader::AddOutputs(const Values& outputs) {
   std::set<ValueId> taken(graph_.inputs.begin(), graph_.inputs.end());
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -524,7 +524,7 @@ absl::Status KerasReader::CutAt(const std::vector<std::string>& names) {
       cut.push_back(*id);
     } else {
       problems.Add(
-          InvalidArgument("the model is cut at `{}`, which is no output of its layers", name));
+          InvalidArgument("the model is cut at `{}`, which is not an output of its layers", name));
     }
   }
   QUENCH_RETURN_IF_ERROR(problems.Finish());

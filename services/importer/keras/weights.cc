@@ -183,7 +183,7 @@ class Assigner {
     const std::string group = file_.root + layer.name;
     std::vector<std::string> names = NamesIn(group);
     if (names.size() != wanted) {
-      problems_.Add(InvalidArgument("layer `{}` ({}) has {} weights in the file, {} are wanted",
+      problems_.Add(InvalidArgument("layer `{}` ({}) has {} weights in the file, expected {}",
                                     layer.name, layer.class_name, names.size(), wanted));
       return;
     }

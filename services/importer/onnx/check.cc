@@ -105,7 +105,8 @@ void RunChecker(const ::onnx::ModelProto& model, std::vector<std::string>& lines
 absl::StatusOr<std::vector<std::string>> CheckWithLibonnx(const std::filesystem::path& path,
                                                           const Graph& imported) {
   if (!imported.metadata.contains("ir_version"))
-    return InvalidArgument("libonnx checks ONNX models, `{}` is none", path.filename().string());
+    return InvalidArgument("libonnx checks only ONNX models, and `{}` is not one",
+                           path.filename().string());
   QUENCH_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxBytes));
   std::vector<std::string> lines;
   try {

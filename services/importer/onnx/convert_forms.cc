@@ -112,7 +112,7 @@ absl::Status TrainingNormalization(Converter& c) {
   QUENCH_RETURN_IF_ERROR(c.RequireRank(0));
   QUENCH_RETURN_IF_ERROR(c.RequireDataType(0));
   const int rank = c.Rank(c.in(0));
-  if (rank < 2) return c.Error(fmt::format("the input has rank {}, at least 2 is wanted", rank));
+  if (rank < 2) return c.Error(fmt::format("the input has rank {}, expected at least 2", rank));
   std::vector<int64_t> reduced = {0}, spatial;
   for (int axis = 2; axis < rank; ++axis) {
     reduced.push_back(axis);
@@ -150,7 +150,7 @@ absl::Status TrainingNormalization(Converter& c) {
 
 absl::Status ConvertBatchNormalization(Converter& c) {
   if (c.inputs().size() != 5)
-    return c.Error(fmt::format("has {} inputs, 5 are wanted", c.inputs().size()));
+    return c.Error(fmt::format("has {} inputs, expected 5", c.inputs().size()));
   if (c.version() >= 14 && c.node().Int("training_mode", 0) != 0) return TrainingNormalization(c);
   for (int i = 1; i < c.num_outputs(); ++i) {
     if (c.IsUsed(i)) return c.Unsupported(fmt::format("output {} exists in training only", i));
@@ -170,7 +170,7 @@ absl::Status ConvertCast(Converter& c) {
     for (char& letter : name)
       letter = letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
     const std::optional<DataType> type = ParseDataType(name);
-    if (!type) return c.Error(fmt::format("`to` is `{}`, which is no data type", name));
+    if (!type) return c.Error(fmt::format("`to` is `{}`, which is not a data type", name));
     to->second = static_cast<int64_t>(*type);
   }
   return c.Final("Cast", c.inputs(), std::move(attributes));
@@ -207,7 +207,7 @@ absl::Status ConvertConcat(Converter& c) {
 absl::Status ConvertConstant(Converter& c) {
   const auto& attributes = c.node().attributes;
   if (attributes.size() != 1)
-    return c.Error(fmt::format("has {} attributes, one is wanted", attributes.size()));
+    return c.Error(fmt::format("has {} attributes, expected one", attributes.size()));
   const auto& [name, value] = *attributes.begin();
   if (const auto* tensor = std::get_if<Tensor>(&value)) return c.FinalConstant(*tensor);
   if (const auto* number = std::get_if<double>(&value))
@@ -227,7 +227,7 @@ absl::Status ConvertConstant(Converter& c) {
   if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
     return c.FinalConstant(Tensor::Strings({static_cast<int64_t>(list->size())}, *list));
   }
-  return c.Error(fmt::format("attribute `{}` is no value", name));
+  return c.Error(fmt::format("attribute `{}` is not a value", name));
 }
 
 // Opset 17: the axis was an attribute, 1 by default.
@@ -294,7 +294,7 @@ absl::Status ConvertGroupNormalization(Converter& c) {
   Attributes attributes = Own(c);
   if (c.version() >= 21) return c.Final("GroupNormalization", c.inputs(), std::move(attributes));
   const int64_t groups = c.node().Int("num_groups", 0);
-  if (groups < 1) return c.Error(fmt::format("`num_groups` is {}, at least 1 is wanted", groups));
+  if (groups < 1) return c.Error(fmt::format("`num_groups` is {}, expected at least 1", groups));
   const ValueId channels = c.Emit("Shape", {c.in(0)}, {{"start", int64_t{1}}, {"end", int64_t{2}}});
   const ValueId count = c.Ints({groups});
   const ValueId shape =

@@ -36,7 +36,7 @@ ValueId Activate(Converter& c, ValueId id, const std::string& name,
 }
 
 absl::Status WrongInputs(const Converter& c, int at_least) {
-  return c.Error(fmt::format("has {} inputs, at least {} are wanted", c.inputs().size(), at_least));
+  return c.Error(fmt::format("has {} inputs, expected at least {}", c.inputs().size(), at_least));
 }
 
 bool HasInputs(const Converter& c, int count) {
@@ -231,7 +231,7 @@ absl::StatusOr<NBits> ReadNBits(const Converter& c) {
   const Tensor* b = c.constant(c.in(1));
   const Tensor* scales = c.constant(c.in(2));
   if (b == nullptr || scales == nullptr || (c.has(3) && c.constant(c.in(3)) == nullptr))
-    return c.Unsupported("weights, scales or zero points that are no constants");
+    return c.Unsupported("weights, scales or zero points that are not constants");
   constexpr int64_t kMost = int64_t{1} << 31;
   if (form.k < 1 || form.k > kMost || form.n < 1 || form.n > kMost || form.block < 16 ||
       form.block > kMost || (form.block & (form.block - 1)) != 0) {

@@ -350,7 +350,7 @@ absl::Status Exporter::Run() {
     int64_t number = 0;
     std::from_chars(version->second.data(), version->second.data() + version->second.size(),
                     number);
-    // Inlined functions and initializers that are no inputs need version 4 at least.
+    // Inlined functions and initializers that are not inputs need version 4 at least.
     model.set_ir_version(std::clamp<int64_t>(number, 4, kNewestIrVersion));
   }
   model.set_producer_name("quench");

@@ -102,8 +102,8 @@ absl::StatusOr<ModelFile> OpenModelFile(const std::filesystem::path& path) {
 absl::StatusOr<Opsets> OpsetsOf(const ModelProto& model, int64_t override_opset) {
   StatusCollector problems;
   if (model.ir_version() < 3 || model.ir_version() > kNewestIrVersion) {
-    problems.Add(
-        InvalidArgument("IR version {}, 3 to {} are read", model.ir_version(), kNewestIrVersion));
+    problems.Add(InvalidArgument("ONNX IR version {} is not supported (supported: 3 to {})",
+                                 model.ir_version(), kNewestIrVersion));
   }
   Opsets opsets;
   for (const onnx::v1::OperatorSetIdProto& entry : model.opset_import()) {
@@ -117,7 +117,8 @@ absl::StatusOr<Opsets> OpsetsOf(const ModelProto& model, int64_t override_opset)
   if (override_opset != 0) opsets[""] = override_opset;
   if (const auto opset = opsets.find(""); opset != opsets.end()) {
     if (opset->second < 1 || opset->second > kNewestOpset) {
-      problems.Add(InvalidArgument("opset {}, 1 to {} are read", opset->second, kNewestOpset));
+      problems.Add(InvalidArgument("opset {} is not supported (supported: 1 to {})", opset->second,
+                                   kNewestOpset));
     }
   } else if (model.opset_import().empty()) {
     problems.Add(InvalidArgument(

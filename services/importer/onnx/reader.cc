@@ -276,9 +276,10 @@ void ModelReader::AddUnfrozen(const GraphProto& graph, Scope& scope,
           InvalidArgument("no initializer is left unfrozen: the model has no parameters"));
       continue;
     }
-    problems_.Add(InvalidArgument(
-        "`{}` cannot stay unfrozen: the model has no initializer of that name; near ones are `{}`",
-        Printable(name), fmt::join(NearNames(name, known), "`, `")));
+    problems_.Add(
+        InvalidArgument("`{}` cannot stay unfrozen: the model has no initializer of that name; "
+                        "similar ones are `{}`",
+                        Printable(name), fmt::join(NearNames(name, known), "`, `")));
   }
 }
 
@@ -634,7 +635,7 @@ absl::StatusOr<std::vector<const NodeProto*>> NeededNodes(const GraphProto& grap
   for (const std::string& name : options.outputs) {
     if (name.empty() || (!producers.contains(name) && !known.contains(name))) {
       problems.Add(
-          InvalidArgument("the model is cut at `{}`, which is no value of it", Printable(name)));
+          InvalidArgument("the model is cut at `{}`, which is not a value of it", Printable(name)));
     }
   }
   while (!pending.empty()) {

@@ -116,7 +116,7 @@ absl::StatusOr<uint64_t> ParseNumber(const std::string& key, const std::string& 
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
-    return InvalidArgument("external data has {} `{}`, a non-negative number is wanted", key, text);
+    return InvalidArgument("external data has {} `{}`, expected a non-negative number", key, text);
   }
   return value;
 }
@@ -360,7 +360,7 @@ absl::StatusOr<Tensor> ReadSparseTensor(const onnx::v1::SparseTensorProto& proto
   const bool flat = indices.rank() == 1;
   const int64_t rank = static_cast<int64_t>(dims.size());
   if (indices.dtype() != DataType::kI64 || indices.size() != entries * (flat ? 1 : rank)) {
-    return InvalidArgument("sparse indices are {} of {} elements, i64 [{}] or [{}, {}] is wanted",
+    return InvalidArgument("sparse indices are {} of {} elements, expected i64 [{}] or [{}, {}]",
                            DataTypeName(indices.dtype()), indices.size(), entries, entries, rank);
   }
   Tensor dense = Tensor::Zeros(values.dtype(), dims);

@@ -113,7 +113,7 @@ class BodyReader {
       return InvalidArgument("`{}` is neither a node nor an argument", Printable(text));
     int index = 0;
     if (parts.size() > 3 || (parts.size() == 3 && !absl::SimpleAtoi(parts[2], &index)))
-      return InvalidArgument("`{}` is no output of a node", Printable(text));
+      return InvalidArgument("`{}` is not an output of a node", Printable(text));
     return Widen(OutputNamed(found->second, parts.size() > 1 ? parts[1] : "", index));
   }
 
@@ -269,7 +269,7 @@ absl::StatusOr<TfRef> FindTensor(const TfBody& body, const std::string& text) {
   for (const std::string& each : near)
     list += fmt::format("{}`{}`", list.empty() ? "" : ", ", each);
   return InvalidArgument("the model has no node `{}`{}", Printable(name),
-                         list.empty() ? "" : "; near ones are " + list);
+                         list.empty() ? "" : "; similar ones are " + list);
 }
 
 TfConditions ConditionsOf(const TfBody& body, const TfRef& ref) {

@@ -204,7 +204,7 @@ absl::StatusOr<std::shared_ptr<const Constant>> Checkpoint::AddVariable(const st
     std::vector<std::string> known;
     for (const auto& [name, entry] : index_.entries) known.push_back(Printable(name));
     return absl::NotFoundError(
-        fmt::format("the checkpoint has no variable `{}`; near ones are `{}`", Printable(key),
+        fmt::format("the checkpoint has no variable `{}`; similar ones are `{}`", Printable(key),
                     fmt::join(NearNames(key, known), "`, `")));
   }
   const tf::BundleEntryProto& entry = found->second;

@@ -124,7 +124,7 @@ ValueId FromFirst(TfNode& n, ValueId id, int spatial) {
 absl::Status RequireInputs(const Converter& c, int least) {
   for (int i = 0; i < least; ++i) {
     if (!c.has(i))
-      return c.Error(fmt::format("has {} inputs, {} are wanted", c.inputs().size(), least));
+      return c.Error(fmt::format("has {} inputs, expected {}", c.inputs().size(), least));
   }
   return absl::OkStatus();
 }

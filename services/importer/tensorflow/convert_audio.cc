@@ -167,7 +167,7 @@ absl::Status DecodeWav(Converter& c) {
   const Type type = c.type(c.in(0));
   if (type.dtype != DataType::kU8 || type.rank() != 1 || !type.dims[0].is_static())
     return c.Unsupported(
-        "its input is no tensor of bytes with a known length (--shape NAME=BYTES)");
+        "its input is not a tensor of bytes with a known length (--shape NAME=BYTES)");
   const int64_t channels = std::max<int64_t>(n.Int("desired_channels", -1), 1);
   const int64_t bytes = type.dims[0].value();
   if (bytes < kWavHeader || channels > 16)

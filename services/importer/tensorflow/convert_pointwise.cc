@@ -151,7 +151,7 @@ absl::Status EuclideanNorm(Converter& c) {
 }
 
 absl::Status LocalResponseNormalization(Converter& c) {
-  if (c.Rank(c.in(0)) != 4) return c.Error("its input is no batch of images");
+  if (c.Rank(c.in(0)) != 4) return c.Error("its input is not a batch of images");
   return ConvertAsTflite(c, "LOCAL_RESPONSE_NORMALIZATION", {c.in(0)},
                          {{"radius", c.node().Int("depth_radius", 5)},
                           {"bias", c.node().Float("bias", 1)},

@@ -21,7 +21,7 @@ absl::StatusOr<std::vector<int64_t>> Spatial(const Converter& c, const std::vect
   const auto count = static_cast<size_t>(spatial);
   if (all.empty()) return std::vector<int64_t>(count, 1);
   if (all.size() != count + 2)
-    return c.Error(fmt::format("{} has {} entries, {} are wanted", what, all.size(), count + 2));
+    return c.Error(fmt::format("{} has {} entries, expected {}", what, all.size(), count + 2));
   const size_t first = HasChannelsFirst(c) ? 2 : 1;
   const size_t channel = HasChannelsFirst(c) ? 1 : count + 1;
   if (all[0] != 1 || all[channel] != 1)
@@ -65,7 +65,7 @@ absl::Status RequireRankOf(const Converter& c, int input, int rank) {
   QUENCH_RETURN_IF_ERROR(c.RequireRank(input));
   if (c.Rank(c.in(input)) == rank) return absl::OkStatus();
   return c.Error(
-      fmt::format("input {} has rank {}, {} is wanted", input, c.Rank(c.in(input)), rank));
+      fmt::format("input {} has rank {}, expected {}", input, c.Rank(c.in(input)), rank));
 }
 
 // Kernels [spatial.., in, out] as [out, in, spatial..].

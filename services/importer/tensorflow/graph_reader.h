@@ -25,7 +25,7 @@ struct TfItem {
   int array = -1;
 };
 
-// An array while it is no value: made and not written, or written once in an iteration of a loop.
+// An array while it is not a value: made and not written, or written once in an iteration of a loop.
 struct TfArray {
   int written_from = -1;  // the array before the write
   ValueId index = kNone, value = kNone;

@@ -227,7 +227,7 @@ TensorflowReader::Items TensorflowReader::ReadFrame(TfScope& scope, const TfFram
     const bool turns = inputs[1].node >= 0 && body.node(inputs[1].node).op() == "NextIteration" &&
                        body.inputs_of(inputs[1].node).size() == 1;
     if (entered.size() != 1 || !turns) {
-      Problem(body.node(merge), "is no state of a loop", true);
+      Problem(body.node(merge), "is not a state of a loop", true);
       return Items(frame.merges.size());
     }
     initial.push_back(Resolve(scope, entered[0]));

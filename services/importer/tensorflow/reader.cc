@@ -155,7 +155,7 @@ TfItem TensorflowReader::ReadVariable(TfScope& scope, const std::string& name,
   const auto found = variables_.find(name);
   if (found == variables_.end()) {
     if (problems_.ok())
-      Problem(user, fmt::format("reads `{}`, which is no variable", Printable(name)));
+      Problem(user, fmt::format("reads `{}`, which is not a variable", Printable(name)));
     return {};
   }
   TfTarget& target = *scope.target;

@@ -96,10 +96,10 @@ absl::Status AddCustom(const flatbuffers::Vector<uint8_t>& bytes, Node& node) {
   constexpr size_t kMost = 1 << 20;
   if (bytes.size() < 3 || bytes.size() > kMost ||
       !flexbuffers::VerifyBuffer(bytes.data(), bytes.size(), &seen))
-    return InvalidArgument("its {} bytes of options are no FlexBuffers map", bytes.size());
+    return InvalidArgument("its {} bytes of options are not a FlexBuffers map", bytes.size());
   const flexbuffers::Reference root = flexbuffers::GetRoot(bytes.data(), bytes.size());
   if (!root.IsMap())
-    return InvalidArgument("its {} bytes of options are no FlexBuffers map", bytes.size());
+    return InvalidArgument("its {} bytes of options are not a FlexBuffers map", bytes.size());
   const flexbuffers::Map map = root.AsMap();
   const auto keys = map.Keys();
   for (size_t i = 0; i < keys.size(); ++i) {

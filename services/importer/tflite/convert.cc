@@ -163,7 +163,7 @@ absl::StatusOr<std::vector<int64_t>> TfliteNode::RequireInts(int input, const ch
 absl::StatusOr<int64_t> TfliteNode::RequireInt(int input, const char* what) const {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> values, RequireInts(input, what));
   if (values.size() != 1)
-    return c.Error(fmt::format("{} has {} elements, one is wanted", what, values.size()));
+    return c.Error(fmt::format("{} has {} elements, expected one", what, values.size()));
   return values[0];
 }
 

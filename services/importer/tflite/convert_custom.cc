@@ -125,7 +125,7 @@ absl::Status DetectionPostProcess(Converter& c) {
   if (!each_class && n.Int("max_classes_per_detection", 1) != 1)
     return c.Unsupported("several classes of one box (max_classes_per_detection)");
   QUENCH_RETURN_IF_ERROR(c.RequireRank(1));
-  if (c.Rank(c.in(1)) != 3) return c.Error("its class predictions are no tensor of rank 3");
+  if (c.Rank(c.in(1)) != 3) return c.Error("its class predictions are not a tensor of rank 3");
   const Dim width = c.type(c.in(1)).dims.back();
   const int64_t classes = n.Int("num_classes"), most = n.Int("max_detections");
   if (!width.is_static() || width.value() < classes || classes <= 0 || most <= 0)

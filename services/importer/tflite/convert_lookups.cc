@@ -87,7 +87,7 @@ absl::Status UnsortedSegment(Converter& c) {
 // Sums of rows that lie next to one another: the last number says how many there are.
 absl::Status SegmentSum(Converter& c) {
   TfliteNode n(c);
-  if (c.Rank(c.in(1)) != 1) return c.Error("its segments are no list");
+  if (c.Rank(c.in(1)) != 1) return c.Error("its segments are not a list");
   const ValueId ids = n.Sizes(1);
   const auto part = [&](ValueId list, int64_t from) {
     return n.Emit("Slice", {list, c.Ints({from}), c.Ints({kEnd}), c.Ints({0})});

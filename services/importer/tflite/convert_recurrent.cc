@@ -58,7 +58,7 @@ absl::StatusOr<Sequence> SequenceOf(TfliteNode& n, bool timed, bool time_major) 
   QUENCH_RETURN_IF_ERROR(c.RequireRank(0));
   const int wanted = timed ? 3 : 2;
   if (c.Rank(c.in(0)) != wanted)
-    return c.Error(fmt::format("input 0 has rank {}, {} is wanted", c.Rank(c.in(0)), wanted));
+    return c.Error(fmt::format("input 0 has rank {}, expected {}", c.Rank(c.in(0)), wanted));
   Sequence sequence{.steps = 1, .timed = timed, .time_major = time_major};
   if (!timed) {
     sequence.x = n.Emit("Unsqueeze", {n.Real(0), c.Ints({0})});
@@ -368,10 +368,10 @@ absl::Status Svdf(Converter& c) {
   if (!c.has(4)) return c.Error("input 4 (its state) is missing");
   const Type memory = c.type(c.in(2));
   if (!memory.ranked || memory.rank() != 2 || !memory.is_static() || rank <= 0)
-    return c.Error("its weights in time are no matrix of known sizes");
+    return c.Error("its weights in time are not a matrix of known sizes");
   const int64_t filters = memory.dims[0].value(), steps = memory.dims[1].value();
   if (filters % rank != 0)
-    return c.Error(fmt::format("{} filters are no units of {}", filters, rank));
+    return c.Error(fmt::format("{} filters are not units of {}", filters, rank));
   const ValueId features = n.Emit("Gemm", {n.Real(0), n.Real(1)}, {{"transB", int64_t{1}}});
   ValueId state = n.Emit("Reshape", {n.Real(4), c.Ints({-1, filters, steps})});
   // An integer layer keeps its features in the state's steps.

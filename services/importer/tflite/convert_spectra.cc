@@ -19,7 +19,7 @@ absl::Status Rfft2d(Converter& c) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<int64_t> points, n.RequireInts(1, "the fft_length"));
   QUENCH_RETURN_IF_ERROR(c.RequireRank(0));
   if (points.size() != 2 || c.Rank(c.in(0)) < 2)
-    return c.Error(fmt::format("has {} lengths for an input of rank {}, 2 axes are wanted",
+    return c.Error(fmt::format("has {} lengths for an input of rank {}, expected 2 axes",
                                points.size(), c.Rank(c.in(0))));
   for (const int64_t length : points) {
     if (length < 1 || length > kMaxPoints)

@@ -16,7 +16,7 @@ absl::StatusOr<std::string> AutoPad(const TfliteNode& n) {
       return std::string("VALID");
     default:
       return n.c.Error(
-          fmt::format("padding is {}, 0 (SAME) or 1 (VALID) is wanted", n.Int("padding")));
+          fmt::format("padding is {}, expected 0 (SAME) or 1 (VALID)", n.Int("padding")));
   }
 }
 
@@ -30,7 +30,7 @@ absl::Status RequireRankOf(const TfliteNode& n, int input, int rank) {
   QUENCH_RETURN_IF_ERROR(n.c.RequireRank(input));
   if (n.c.Rank(n.c.in(input)) == rank) return absl::OkStatus();
   return n.c.Error(
-      fmt::format("input {} has rank {}, {} is wanted", input, n.c.Rank(n.c.in(input)), rank));
+      fmt::format("input {} has rank {}, expected {}", input, n.c.Rank(n.c.in(input)), rank));
 }
 
 // Convolution of `spatial` axes; `weights` is in ONNX's order already.
@@ -155,7 +155,7 @@ absl::Status BatchMatMul(Converter& c) {
     QUENCH_RETURN_IF_ERROR(c.RequireRank(input));
     std::vector<int64_t> perm;
     for (int64_t i = 0; i < c.Rank(c.in(input)); ++i) perm.push_back(i);
-    if (perm.size() < 2) return c.Error(fmt::format("input {} is no matrix", input));
+    if (perm.size() < 2) return c.Error(fmt::format("input {} is not a matrix", input));
     std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
     return n.Real(input, perm);
   };

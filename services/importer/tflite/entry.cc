@@ -122,7 +122,7 @@ absl::StatusOr<Entry> EntryOf(const tflite::Model& model, const ImportOptions& o
         tensor = static_cast<int32_t>(i);
     }
     if (tensor < 0)
-      problems.Add(InvalidArgument("the model is cut at `{}`, which is no tensor of it", name));
+      problems.Add(InvalidArgument("the model is cut at `{}`, which is not a tensor of it", name));
     entry.outputs.push_back(tensor);
   }
   QUENCH_RETURN_IF_ERROR(problems.Finish());

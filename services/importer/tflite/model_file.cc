@@ -329,7 +329,7 @@ absl::StatusOr<TensorScale> ScaleOf(const tflite::Tensor& tensor) {
   result.scale.assign(scale.begin(), scale.end());
   for (const double value : result.scale) {
     if (!(value > 0) || value > 3.5e38)
-      return InvalidArgument("has the scale {}, which is no positive number", value);
+      return InvalidArgument("has the scale {}, which is not a positive number", value);
   }
   const uint32_t zeros = SizeOf(quantization->zero_point());
   if (zeros > 1 && zeros != scale.size())

@@ -444,7 +444,7 @@ void TfliteReader::ReadWhile(const tflite::Operator& op, const std::string& name
     const std::vector<ValueId> outputs = Inline(parts[0], states, prefix, into);
     if (outputs.size() != 1 || outputs[0] == kNone) {
       problems_.Add(
-          InvalidArgument("{}: its condition has {} outputs, one is wanted", user, outputs.size()));
+          InvalidArgument("{}: its condition has {} outputs, expected one", user, outputs.size()));
       return kNone;
     }
     return AddNode(into, "Squeeze", prefix + "condition", {outputs[0]});

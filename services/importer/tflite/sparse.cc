@@ -59,7 +59,7 @@ absl::StatusOr<std::vector<Level>> LevelsOf(const tflite::SparsityParameters& sp
   for (int64_t level = 0; level < levels; ++level) {
     const int64_t dim = order->Get(static_cast<uint32_t>(level));
     if (dim < 0 || dim >= levels || seen[static_cast<size_t>(dim)])
-      return InvalidArgument("is sparse, its order of traversal is no permutation");
+      return InvalidArgument("is sparse, its order of traversal is not a permutation");
     seen[static_cast<size_t>(dim)] = true;
     if (dim < rank) continue;
     const int64_t blocked = blocks->Get(static_cast<uint32_t>(dim - rank));

@@ -234,7 +234,7 @@ absl::StatusOr<std::vector<int64_t>> AtenNode::IntsOf(const char* name, size_t c
   if (ints->empty()) return std::vector<int64_t>(count, fallback);
   if (ints->size() == 1) return std::vector<int64_t>(count, ints->front());
   if (ints->size() != count)
-    return c.Error(fmt::format("{} has {} numbers, {} are wanted", name, ints->size(), count));
+    return c.Error(fmt::format("{} has {} numbers, expected {}", name, ints->size(), count));
   return *std::move(ints);
 }
 
@@ -298,7 +298,7 @@ absl::StatusOr<std::vector<int64_t>> AtenNode::Axes(const char* name, int64_t ra
 }
 
 absl::Status AtenNode::RequireRank(ValueId id, const char* name) const {
-  if (id == kNone) return c.Error(fmt::format("{} is no tensor", name));
+  if (id == kNone) return c.Error(fmt::format("{} is not a tensor", name));
   if (c.Rank(id) >= 0) return absl::OkStatus();
   return c.Unsupported(fmt::format("the rank of {} is unknown", name));
 }

@@ -90,7 +90,7 @@ absl::Status LogAddExp(Converter& c) {
       n.Emit("Add", {n.Emit("Max", {p.a, p.b}), n.Emit("Softplus", {n.Emit("Neg", {apart})})}));
 }
 
-// x log y and x log(1 + y): 0 where x is, unless y is no number.
+// x log y and x log(1 + y): 0 where x is, unless y is not a number.
 absl::Status XLogY(Converter& c) {
   AtenNode n(c);
   const Pair p = FloatPair(n, "self", "other");

@@ -60,7 +60,7 @@ absl::Status Chunk(Converter& c) {
     sizes.push_back(std::min(part, size - begin));
   if (sizes.empty()) sizes = {size};
   if (static_cast<int>(sizes.size()) != outputs)
-    return c.Error(fmt::format("gives {} parts, {} are wanted", sizes.size(), outputs));
+    return c.Error(fmt::format("gives {} parts, expected {}", sizes.size(), outputs));
   return c.FinalValues(c.EmitMany("Split", {x, c.Ints(sizes)}, outputs, {{"axis", axis}}));
 }
 

@@ -104,7 +104,7 @@ absl::Status Cell(Converter& c, const LayerKind& kind) {
   AtenNode n(c);
   const ValueId x = n.In("input"), recurrence = n.In("w_hh");
   QUENCH_RETURN_IF_ERROR(n.RequireRank(x, "input"));
-  if (n.Rank(x) != 2) return c.Error(fmt::format("its input has rank {}, 2 is wanted", n.Rank(x)));
+  if (n.Rank(x) != 2) return c.Error(fmt::format("its input has rank {}, expected 2", n.Rank(x)));
   const bool lstm = std::string_view(kind.op) == "LSTM";
   const std::vector<ValueId> states = n.List("hx");
   if (states.size() != (lstm ? 2u : 1u))

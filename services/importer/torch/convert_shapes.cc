@@ -102,12 +102,12 @@ absl::Status TransposeOf(Converter& c) {
   const std::string& op = c.node().op;
   std::vector<int64_t> perm = Counted(rank);
   if (op == "t") {
-    if (rank > 2) return c.Error(fmt::format("its input has rank {}, at most 2 is wanted", rank));
+    if (rank > 2) return c.Error(fmt::format("its input has rank {}, expected at most 2", rank));
     if (rank == 2) perm = {1, 0};
   } else if (op == "T" || op == "numpy_T") {
     std::reverse(perm.begin(), perm.end());
   } else if (!n.Has("axis0") && !n.Has("dim0")) {  // `mT` and, of real numbers, `mH`, `adjoint`
-    if (rank < 2) return c.Error(fmt::format("its input has rank {}, 2 is wanted", rank));
+    if (rank < 2) return c.Error(fmt::format("its input has rank {}, expected 2", rank));
     std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
   } else if (rank > 0) {
     const bool axes = n.Has("axis0");

@@ -216,7 +216,7 @@ absl::Status AdaptivePool(Converter& c) {
   if (size.empty()) size = {n.Int("output_size", 1)};
   if (size.size() == 1) size.resize(static_cast<size_t>(spatial), size[0]);
   if (size.size() != static_cast<size_t>(spatial))
-    return c.Error(fmt::format("output_size has {} numbers, {} are wanted", size.size(), spatial));
+    return c.Error(fmt::format("output_size has {} numbers, expected {}", size.size(), spatial));
   const int64_t first = n.Rank(x) - spatial;
   if (first < 0) return c.Error("its input has too few axes");
   const Batched batched = WithBatch(n, x, spatial);

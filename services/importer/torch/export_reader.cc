@@ -221,7 +221,7 @@ absl::Status ExportReader::AddInputs(const Json& graph, const Json& signature, E
 // ---- Nodes ----
 
 absl::StatusOr<TorchValue> ExportReader::ArgumentOf(const Json& argument, const Env& env) {
-  if (!argument.is_object()) return InvalidArgument("an argument is no object");
+  if (!argument.is_object()) return InvalidArgument("an argument is not an object");
   // Schema 1 has every kind in each argument, and null in all but one.
   const auto given = std::find_if(argument.begin(), argument.end(),
                                   [](const Json& member) { return !member.is_null(); });
@@ -241,19 +241,19 @@ absl::StatusOr<TorchValue> ExportReader::ArgumentOf(const Json& argument, const 
     if (json == "Infinity") return TorchValue(INFINITY);
     if (json == "-Infinity") return TorchValue(-INFINITY);
     if (json == "NaN") return TorchValue(std::numeric_limits<double>::quiet_NaN());
-    return InvalidArgument("an argument is no number");
+    return InvalidArgument("an argument is not a number");
   };
   const auto symbolic = [&](const Json& json) -> absl::StatusOr<TorchValue> {
     if (const Json* name = ExportMember(json, "as_name")) return named(ExportText(name));
     for (const char* plain : {"as_int", "as_float", "as_bool"}) {
       if (const Json* known = ExportMember(json, plain)) return number(*known);
     }
-    return InvalidArgument("an argument is no number");
+    return InvalidArgument("an argument is not a number");
   };
   const auto list = [&](const std::function<absl::StatusOr<TorchValue>(const Json&)>& item)
       -> absl::StatusOr<TorchValue> {
     std::vector<TorchValue> items;
-    if (!value.is_array()) return InvalidArgument("an argument is no list");
+    if (!value.is_array()) return InvalidArgument("an argument is not a list");
     for (const Json& element : value) {
       QUENCH_ASSIGN_OR_RETURN(TorchValue read, item(element));
       items.push_back(std::move(read));

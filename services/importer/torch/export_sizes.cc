@@ -253,7 +253,7 @@ DeclaredDim ExportSizes::DimOf(const std::string& expression) const {
 
 absl::StatusOr<std::vector<DeclaredDim>> ExportSizes::DimsOf(const Json& sizes) const {
   std::vector<DeclaredDim> dims;
-  if (!sizes.is_array()) return InvalidArgument("has sizes that are no list");
+  if (!sizes.is_array()) return InvalidArgument("has sizes that are not a list");
   for (const Json& size : sizes) {
     DeclaredDim dim;
     if (const Json* number = ExportMember(size, "as_int"); number && number->is_number_integer()) {

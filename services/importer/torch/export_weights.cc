@@ -17,7 +17,7 @@ absl::StatusOr<std::vector<int64_t>> ReadInts(const Json& meta, const char* name
   for (const Json& item : *list) {
     const Json* number = ExportMember(item, "as_int");
     if (number == nullptr || !number->is_number_integer())
-      return InvalidArgument("has {} that are no numbers", name);
+      return InvalidArgument("has {} that are not numbers", name);
     values.push_back(number->get<int64_t>());
   }
   return values;
@@ -65,7 +65,7 @@ absl::Status AddConfigured(const TorchArchive& archive, const std::string& confi
   const Json json = Json::parse(text.text(), nullptr, false);
   const Json* entries = ExportMember(json, "config");
   if (entries == nullptr || !entries->is_object())
-    return InvalidArgument("`{}` is no configuration of weights", Printable(config));
+    return InvalidArgument("`{}` is not a configuration of weights", Printable(config));
   for (const auto& [name, entry] : entries->items()) {
     const std::string path = folder + ExportText(ExportMember(entry, "path_name"));
     const Json* meta = ExportMember(entry, "tensor_meta");

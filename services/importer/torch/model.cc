@@ -108,7 +108,7 @@ absl::Status CutAt(const std::vector<std::string>& names, Graph& graph) {
     if (id && graph.value(*id).constant == nullptr) {
       cut.push_back(*id);
     } else {
-      problems.Add(InvalidArgument("the model is cut at `{}`, which is no value of it", name));
+      problems.Add(InvalidArgument("the model is cut at `{}`, which is not a value of it", name));
     }
   }
   QUENCH_RETURN_IF_ERROR(problems.Finish());

@@ -189,7 +189,7 @@ class PickleReader {
   std::vector<const Pickled*> PopToMark() {
     const auto mark = std::find(stack_.rbegin(), stack_.rend(), nullptr);
     if (mark == stack_.rend()) {
-      if (problem_.ok()) problem_ = Damaged("has no mark where one is wanted");
+      if (problem_.ok()) problem_ = Damaged("has no mark where one was expected");
       return {};
     }
     const auto first = mark.base();
@@ -218,14 +218,14 @@ class PickleReader {
       target->items.clear();
     }
     if (target->kind != kind) {
-      if (problem_.ok()) problem_ = Damaged("appends to what is no list or dict");
+      if (problem_.ok()) problem_ = Damaged("appends to what is not a list or dict");
       return;
     }
     target->items.insert(target->items.end(), items.begin(), items.end());
   }
   void PushObject(Pickled* callee, Pickled* arguments) {
     if (callee->kind != Pickled::Kind::kGlobal || arguments->kind != Pickled::Kind::kTuple) {
-      if (problem_.ok()) problem_ = Damaged("calls what is no known class or function");
+      if (problem_.ok()) problem_ = Damaged("calls what is not a known class or function");
       return;
     }
     if (callee->text == "collections.OrderedDict" && arguments->items.empty()) {
@@ -282,7 +282,8 @@ absl::Status PickleReader::Build() {
   Pickled* object = Top();
   // The entry that Python adds to an ordered dict of parameters (`_metadata`) says nothing here.
   if (object->kind == Pickled::Kind::kDict) return absl::OkStatus();
-  if (object->kind != Pickled::Kind::kObject) return Damaged("gives a state to what is no object");
+  if (object->kind != Pickled::Kind::kObject)
+    return Damaged("gives a state to what is not an object");
   object->state = state;
   return absl::OkStatus();
 }

@@ -216,7 +216,7 @@ absl::StatusOr<size_t> TorchProgram::CountOutputs(const TorchRow& row,
   const TorchValue* self = FindArgument(arguments, "self");
   if (self == nullptr) self = FindArgument(arguments, "condition");
   const auto* cell = self == nullptr ? nullptr : std::get_if<CellPtr>(self);
-  if (cell == nullptr) return InvalidArgument("{}: self is no tensor", row.name);
+  if (cell == nullptr) return InvalidArgument("{}: self is not a tensor", row.name);
   for (const char* list : {"split_sizes", "indices"}) {
     const TorchValue* sizes = FindArgument(arguments, list);
     if (sizes == nullptr || ItemsOf(*sizes) == nullptr) continue;

@@ -107,7 +107,7 @@ absl::StatusOr<TorchValue> ScriptReader::ValueOf(const Pickled& pickled, const s
     case Pickled::Kind::kPersistent:
       break;
   }
-  return InvalidArgument("`{}`: a storage stands where a value is wanted", Printable(path));
+  return InvalidArgument("`{}`: there is a storage where a value was expected", Printable(path));
 }
 
 absl::StatusOr<TorchValue> ScriptReader::ObjectOf(const Pickled& pickled, const std::string& path,

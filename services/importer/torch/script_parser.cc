@@ -232,15 +232,15 @@ class Parser {
     }
   }
   absl::Status Want(std::string_view sign) {
-    return Take(sign) ? absl::OkStatus() : Problem(fmt::format("`{}` is wanted", sign));
+    return Take(sign) ? absl::OkStatus() : Problem(fmt::format("expected `{}`", sign));
   }
   absl::StatusOr<std::string> WantName() {
-    if (Now().kind != Token::Kind::kName) return Problem("a name is wanted");
+    if (Now().kind != Token::Kind::kName) return Problem("expected a name");
     return std::string(tokens_[at_++].text);
   }
   absl::Status WantLineEnd() {
     if (Now().kind == Token::Kind::kEnd) return absl::OkStatus();
-    if (Now().kind != Token::Kind::kNewline) return Problem("the end of the line is wanted");
+    if (Now().kind != Token::Kind::kNewline) return Problem("expected the end of the line");
     ++at_;
     return absl::OkStatus();
   }
@@ -328,7 +328,7 @@ class Parser {
         call.names.emplace_back(Now().text);
         at_ += 2;
       } else if (!call.names.empty()) {
-        return Problem("an argument with a name is wanted");
+        return Problem("expected an argument with a name");
       }
       QUENCH_ASSIGN_OR_RETURN(ExpressionPtr value, Expression());
       call.items.push_back(std::move(value));
@@ -346,7 +346,7 @@ class Parser {
                              : std::from_chars(text.data(), end, made->integer);
     if (parsed.ec != std::errc() || parsed.ptr != end) {
       // The least integer is written as the negative of one that does not fit.
-      if (text != "9223372036854775808") return Problem("a number is wanted");
+      if (text != "9223372036854775808") return Problem("expected a number");
       made->integer = INT64_MIN;
     }
     ++at_;
@@ -400,18 +400,18 @@ class Parser {
       }
       return ExpressionPtr(dict);
     }
-    return Problem("a value is wanted");
+    return Problem("expected a value");
   }
 
   // ---- Statements ----
   absl::Status Block(std::vector<ScriptStatement>& body) {
     QUENCH_RETURN_IF_ERROR(Want(":"));
-    if (Now().kind != Token::Kind::kNewline) return Problem("the end of the line is wanted");
+    if (Now().kind != Token::Kind::kNewline) return Problem("expected the end of the line");
     ++at_;
-    if (Now().kind != Token::Kind::kIndent) return Problem("an indented block is wanted");
+    if (Now().kind != Token::Kind::kIndent) return Problem("expected an indented block");
     ++at_;
     while (Now().kind != Token::Kind::kDedent) {
-      if (Now().kind == Token::Kind::kEnd) return Problem("an indented block is wanted");
+      if (Now().kind == Token::Kind::kEnd) return Problem("expected an indented block");
       if (Now().kind == Token::Kind::kNewline) {
         ++at_;
         continue;
@@ -459,11 +459,11 @@ class Parser {
     statement.kind = ScriptStatement::Kind::kFor;
     QUENCH_ASSIGN_OR_RETURN(ExpressionPtr target, Atom());
     statement.targets = {std::move(target)};
-    if (!TakeName("in")) return Problem("`in` is wanted");
+    if (!TakeName("in")) return Problem("expected `in`");
     QUENCH_ASSIGN_OR_RETURN(const ExpressionPtr range, Expression());
     const bool known = range->kind == Kind::kCall && range->items.size() == 2 &&
                        range->items[0]->kind == Kind::kName && range->items[0]->text == "range";
-    if (!known) return Problem("a loop over `range(...)` is wanted");
+    if (!known) return Problem("expected a loop over `range(...)`");
     statement.value = range->items[1];
     QUENCH_RETURN_IF_ERROR(Block(statement.body));
     return statement;

@@ -153,7 +153,7 @@ absl::StatusOr<TorchValue> ScriptPrims::ToNumber(const TorchValue& value,
     return Unsupported("the number in the text `{}`", Printable(*text));
   }
   const std::optional<double> real = RealOf(value);
-  if (!real) return InvalidArgument("a number is wanted where there is none");
+  if (!real) return InvalidArgument("expected a number where there is none");
   switch (kind) {
     case RuntimeNumber::Kind::kBool:
       return TorchValue(*real != 0);
@@ -163,7 +163,7 @@ absl::StatusOr<TorchValue> ScriptPrims::ToNumber(const TorchValue& value,
       break;
   }
   if (const std::optional<int64_t> integer = IntOf(value)) return TorchValue(*integer);
-  if (!(std::abs(*real) < 9e18)) return InvalidArgument("{} is no integer", *real);
+  if (!(std::abs(*real) < 9e18)) return InvalidArgument("{} is not an integer", *real);
   return TorchValue(static_cast<int64_t>(*real));
 }
 
@@ -212,7 +212,7 @@ absl::StatusOr<Maybe> ScriptPrims::Arithmetic(const std::string& op, const std::
     }
     Maybe result = x && y ? OnIntegers(op, *x, *y) : OnReals(op, *first, *second);
     if (!result && (op == "div" || op == "floordiv" || op == "remainder"))
-      return InvalidArgument("`{}`: {} of {} and {} is no number", name, op, *first, *second);
+      return InvalidArgument("`{}`: {} of {} and {} is not a number", name, op, *first, *second);
     return result;
   }
   std::string called = op == "max" ? "maximum" : op == "min" ? "minimum" : op;

@@ -61,7 +61,7 @@ absl::StatusOr<TorchValue> ScriptReader::AttributeOf(const TorchValue& value,
                                                      const std::string& name) {
   const auto* object = std::get_if<ObjectPtr>(&value);
   if (object == nullptr)
-    return InvalidArgument("`.{}` is asked of what is no object", Printable(name));
+    return InvalidArgument("`.{}` is asked of what is not an object", Printable(name));
   const auto found = (*object)->attributes.find(name);
   if (found != (*object)->attributes.end()) return found->second;
   QUENCH_ASSIGN_OR_RETURN(const ScriptClass* made, ClassOf((*object)->type));
@@ -169,11 +169,11 @@ absl::StatusOr<TorchValue> ScriptReader::EvaluateCall(const ScriptExpression& ca
     return CallNamed(callee.text, call, std::move(positional), std::move(named), frame);
   const std::string dotted = DottedName(callee, frame);
   if (!dotted.empty()) return CallQualified(dotted, std::move(positional), std::move(named), frame);
-  if (callee.kind != Kind::kAttribute) return InvalidArgument("a call of what is no function");
+  if (callee.kind != Kind::kAttribute) return InvalidArgument("a call of what is not a function");
   QUENCH_ASSIGN_OR_RETURN(const TorchValue self, Evaluate(callee.items[0], frame));
   const auto* object = std::get_if<ObjectPtr>(&self);
   if (object == nullptr)
-    return InvalidArgument("`.{}` is called on what is no object", Printable(callee.text));
+    return InvalidArgument("`.{}` is called on what is not an object", Printable(callee.text));
   return CallMethod(*object, callee.text, std::move(positional), std::move(named));
 }
 
@@ -185,7 +185,7 @@ absl::StatusOr<TorchValue> ScriptReader::CallNamed(const std::string& name,
   if (const auto found = frame.variables.find(name); found != frame.variables.end()) {
     const auto* function = std::get_if<TorchName>(&found->second);
     if (function == nullptr)
-      return InvalidArgument("`{}` is called and is no function", Printable(name));
+      return InvalidArgument("`{}` is called and is not a function", Printable(name));
     return CallQualified(function->text, std::move(arguments), std::move(named), frame);
   }
   if (arguments.empty()) return InvalidArgument("`{}` is called without a value", Printable(name));
@@ -223,7 +223,8 @@ absl::StatusOr<TorchValue> ScriptReader::CallQualified(const std::string& name,
   }
   if (name.starts_with("ops.")) {
     const size_t dot = name.find('.', 4);
-    if (dot == std::string::npos) return InvalidArgument("`{}` is no operator", Printable(name));
+    if (dot == std::string::npos)
+      return InvalidArgument("`{}` is not an operator", Printable(name));
     const std::string op = name.substr(dot + 1);
     return prims_.Call(name.substr(4, dot - 4), op, NodeName(frame, op), std::move(arguments),
                        std::move(named));
@@ -341,11 +342,12 @@ absl::Status ScriptReader::AssignTo(const ExpressionPtr& target, const TorchValu
     frame.variables[target->text] = value;
     return absl::OkStatus();
   }
-  if (target->kind != Kind::kAttribute) return Unsupported("an assignment to what is no variable");
+  if (target->kind != Kind::kAttribute)
+    return Unsupported("an assignment to what is not a variable");
   QUENCH_ASSIGN_OR_RETURN(const TorchValue owner, Evaluate(target->items[0], frame));
   const auto* object = std::get_if<ObjectPtr>(&owner);
   if (object == nullptr)
-    return InvalidArgument("`.{}` is set of what is no object", Printable(target->text));
+    return InvalidArgument("`.{}` is set of what is not an object", Printable(target->text));
   TorchValue& attribute = (*object)->attributes[target->text];
   const auto* old = std::get_if<CellPtr>(&attribute);
   const auto* cell = std::get_if<CellPtr>(&value);

@@ -23,7 +23,7 @@ struct ScriptFrame {
 
 enum class ScriptFlow : uint8_t { kNext, kReturn };
 
-// "Tensor" of `Tensor`, "List" of `List[int]`, "" of what is no type.
+// "Tensor" of `Tensor`, "List" of `List[int]`, "" of what is not a type.
 std::string ScriptTypeName(const ExpressionPtr& type);
 
 class ScriptReader {

@@ -206,7 +206,7 @@ absl::StatusOr<TorchTensor> ReadTensor(const Pickled& value, const StorageReader
   if (wraps) {  // a parameter of a parameter is none
     if (arguments.empty() || !IsTensor(*arguments[0]) ||
         arguments[0]->Callee().starts_with("torch._utils._rebuild_parameter"))
-      return InvalidArgument("a parameter is no tensor");
+      return InvalidArgument("a parameter is not a tensor");
     return ReadTensor(*arguments[0], storages);
   }
   const bool quantized = callee == "torch._utils._rebuild_qtensor";

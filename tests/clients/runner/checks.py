@@ -150,7 +150,7 @@ def check_errors(checks, gateway):
     text = checks.client(gateway, "--sha256", claimed, model, output, code=1)
     checks.expect(text, "client: INVALID_ARGUMENT: ", f"blob `{claimed}` have the digest", "  reason: INVALID_REQUEST")
     text = checks.client(gateway, "--target", "x86-65", model, output, code=1)
-    checks.expect(text, "client: INVALID_ARGUMENT: ", "unknown target `x86-65`, the nearest are", "  reason: INVALID_REQUEST")
+    checks.expect(text, "client: INVALID_ARGUMENT: ", "unknown target `x86-65`, similar ones are", "  reason: INVALID_REQUEST")
     text = checks.client(gateway, "--target", "x86 65", model, output, code=1)
     checks.expect(text, "  reason: INVALID_REQUEST", "  field: spec.compile.targets[0].name: is `x86 65`, must be a name of ListTargets")
     if output.exists():

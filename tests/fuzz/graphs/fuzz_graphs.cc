@@ -43,7 +43,7 @@ int CheckRules() {
   }
   for (const auto& [op, reason] : WithoutRule()) {
     if (ops::FindOp(op) != nullptr) continue;
-    std::cout << fmt::format("{} is no operator\n", op);
+    std::cout << fmt::format("{} is not an operator\n", op);
     ++problems;
   }
   return problems;

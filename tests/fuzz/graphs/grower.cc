@@ -18,7 +18,7 @@ constexpr double kLargest = 1e4;            // of floats; of halves a tenth
 constexpr double kNudge = 1e-4;         // what operands are moved by to see what rounding decides
 constexpr double kMostAmplified = 100;  // how much more a result may move than its operands
 constexpr double kMostMoved =
-    0.2;  // of its largest magnitude: more is no rounding, of halves either
+    0.2;  // of its largest magnitude: more is not a rounding, of halves either
 
 bool IsWhole(const Tensor& tensor) {
   if (!IsFloat(tensor.dtype())) return true;

@@ -97,7 +97,7 @@ def problems(expected, found):
         fitting = [other for other in found if other.shape == values.shape]
         off = min((float(numpy.abs(other.astype("float64") - values).max(initial=0)) / scale for other in fitting), default=None)
         if off is None:
-            return f"has outputs {[f.shape for f in found]}, {values.shape} is wanted"
+            return f"has outputs {[f.shape for f in found]}, expected {values.shape}"
         if not off <= TOLERANCE:
             return f"is off by {off:.2g} in an output of {values.shape}"
     return ""

@@ -24,7 +24,7 @@ using RetriesRow = std::remove_const_t<decltype(kStepRetries)>;
 static_assert(Gettable<RetriesRow, Stage, RetryReason>);
 static_assert(!Gettable<RetriesRow, Stage>, "a label is missing");
 static_assert(!Gettable<RetriesRow, RetryReason, Stage>, "labels are swapped");
-static_assert(!Gettable<RetriesRow, const char*, RetryReason>, "a label is no free text");
+static_assert(!Gettable<RetriesRow, const char*, RetryReason>, "a label is not free text");
 static_assert(!Gettable<RetriesRow, Stage, RetryReason, Result>, "a label is too many");
 
 TEST(RegistryTest, KnownSeriesStartAtZero) {

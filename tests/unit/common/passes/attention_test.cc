@@ -190,7 +190,7 @@ TEST(AttentionPassTest, TrianglesOfAnySize) {
   EXPECT_EQ(AttentionOf(after).inputs.size(), 3U);
 }
 
-// A mask that is the same for all queries is no triangle, though its corner looks like one.
+// A mask that is the same for all queries is not a triangle, though its corner looks like one.
 TEST(AttentionPassTest, RowsAreNoTriangles) {
   Tensor one = Tensor::Zeros(DataType::kBool, {1, 1, 1, 1});
   one.mutable_bytes()[0] = std::byte{1};

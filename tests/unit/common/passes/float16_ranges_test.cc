@@ -51,7 +51,7 @@ std::vector<Tensor> InputsFor(const Graph& graph, float scale, float open, float
 
 struct RangeCase {
   std::string name, body;
-  float scale = 1000;        // of inputs that are no masks
+  float scale = 1000;        // of inputs that are not masks
   float open = 1, shut = 0;  // what masks hold
   double most = 5e-2;        // RelativeError, of scores of 100 in f16; infinite with NaN
 };

@@ -245,7 +245,7 @@ TEST_F(OnPoolTest, RichErrorsArriveWhole) {
   ASSERT_EQ(Start(), absl::OkStatus());
   absl::Status error =
       WithField(Error(Reason::kInvalidRequest, "``node `größe` ``: weight has rank 3"),
-                {"module.digest", "is no digest"});
+                {"module.digest", "is not a digest"});
   error = WithPrecondition(WithRetryAfter(error, milliseconds(10)), {"MISSING", "blobs/a/1", ""});
   service->compile = [&](const auto&, const auto&) { return error; };
   service->list_targets = [&](const auto&, const auto&) { return error; };

@@ -35,7 +35,7 @@ TEST_F(TokensTest, KnowsWhoseTokenItIs) {
   EXPECT_EQ(ReasonOf((*list)->TenantOf("").status()), "TOKEN_MISSING");
   EXPECT_EQ(ReasonOf((*list)->TenantOf("Basic secret").status()), "TOKEN_MISSING");
   EXPECT_EQ(ReasonOf((*list)->TenantOf("Bearer nobody").status()), "TOKEN_INVALID");
-  // The file holds hashes: one of them is no token.
+  // The file holds hashes: one of them is not a token.
   EXPECT_FALSE((*list)->TenantOf("Bearer " + Sha256Hex("secret")).ok());
 }
 
@@ -60,7 +60,7 @@ TEST_F(TokensTest, AnExpiryThatIsNoTimeIsAnError) {
     Write("alice " + Sha256Hex("one") + " " + expiry);
     const absl::Status status = TokenList::Open(path_).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << expiry;
-    EXPECT_THAT(MessageOf(status), HasSubstr(fmt::format("line 1: `{}` is no time", expiry)));
+    EXPECT_THAT(MessageOf(status), HasSubstr(fmt::format("line 1: `{}` is not a time", expiry)));
   }
 }
 

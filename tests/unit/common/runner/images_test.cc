@@ -165,7 +165,7 @@ TEST_F(ImagesTest, WhatIsNoImageIsNamed) {
   EXPECT_THAT(read("a.png", "no image"), HasSubstr("`a.png` is neither PNG nor JPEG (8 bytes)"));
   EXPECT_THAT(read("b.png", ""), HasSubstr("`b.png` is neither PNG nor JPEG (0 bytes)"));
   EXPECT_THAT(read("i.jpg", "\xFF\xD8"), HasSubstr("`i.jpg` has no pixels"));
-  EXPECT_THAT(read("c.png", "\x89PNG\r\n\x1a\nxx"), HasSubstr("`c.png` is no PNG"));
+  EXPECT_THAT(read("c.png", "\x89PNG\r\n\x1a\nxx"), HasSubstr("`c.png` is not a PNG"));
   std::string png = *ReadFile(Png("d.png", 2, 2, Four()));
   EXPECT_THAT(read("e.png", png.substr(0, png.size() - 20)), HasSubstr("damaged PNG"));
   Pixels noise;
@@ -178,7 +178,7 @@ TEST_F(ImagesTest, WhatIsNoImageIsNamed) {
   png[19] = png[23] = 0x60;
   const std::string text = read("h.png", png);
   EXPECT_TRUE(text.find("60000 x 60000 pixels") != std::string::npos ||
-              text.find("`h.png` is no PNG") != std::string::npos)  // its checksum is wrong too
+              text.find("`h.png` is not a PNG") != std::string::npos)  // its checksum is wrong too
       << text;
 }
 
@@ -189,15 +189,16 @@ TEST_F(ImagesTest, WordsAreExplained) {
       MessageOf(ParseImageOptions("unit,fit=zoom,mean=1/2,std=0/1/1,divide=x").status());
   EXPECT_THAT(text, HasSubstr("`fit=zoom`"));
   EXPECT_THAT(text, HasSubstr("three numbers"));
-  EXPECT_THAT(text, HasSubstr("0 is no deviation"));
-  EXPECT_THAT(text, HasSubstr("`x` is no number"));
+  EXPECT_THAT(text, HasSubstr("0 is not a deviation"));
+  EXPECT_THAT(text, HasSubstr("`x` is not a number"));
   EXPECT_THAT(MessageOf(ParseImageOptions("").status()), HasSubstr("images: ``"));
 }
 
 TEST_F(ImagesTest, InputsThatTakeNoImagesAreNamed) {
   for (const ArtifactTensor& input :
        {Input({1, 5, 4, 4}), Input({2, 3, 4, 4}), Input({3}), Input({1, 3, 4, 4}, DataType::kI64)})
-    EXPECT_THAT(MessageOf(ImagePlaceOf(input).status()), HasSubstr("input `x` takes no images"));
+    EXPECT_THAT(MessageOf(ImagePlaceOf(input).status()),
+                HasSubstr("input `x` does not accept images"));
   EXPECT_TRUE(ImagePlaceOf(Input({3, 4, 4})).ok());
 }
 

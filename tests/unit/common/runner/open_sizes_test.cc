@@ -52,7 +52,7 @@ TEST(OpenSizesTest, ABatchIsTheFirstAxisOfEverything) {
   EXPECT_EQ(batch({tokens}, {tokens}), 4);
   EXPECT_EQ(batch({picture, tokens}, {classes}), 0);
   EXPECT_EQ(batch({tokens}, {classes}), 0);
-  EXPECT_EQ(batch({classes}, {classes}), 0);  // a list is no batch
+  EXPECT_EQ(batch({classes}, {classes}), 0);  // a list is not a batch
   EXPECT_EQ(batch({}, {classes}), 0);
 }
 

@@ -295,7 +295,7 @@ TEST_F(EncryptedModelTest, WrongFilesAreNamed) {
   EXPECT_EQ(Open("m.so", "empty", "secret"), QUENCH_RT_KEY);
   Write("noise", Text(500));
   EXPECT_EQ(Open("m.so", "noise", "secret"), QUENCH_RT_KEY);
-  EXPECT_TRUE(Says("is no key")) << error_.text;
+  EXPECT_TRUE(Says("is not a key")) << error_.text;
   EXPECT_EQ(Open("m.so", "m.so", "secret"), QUENCH_RT_KEY);  // swapped
   EXPECT_EQ(Open("key", "key", "secret"), QUENCH_RT_KEY);
   EXPECT_TRUE(Says("is not encrypted to a key")) << error_.text;

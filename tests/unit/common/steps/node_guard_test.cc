@@ -63,7 +63,7 @@ TEST(NodeGuardTest, OutOfServiceUntilTheProbeSucceeds) {
   EXPECT_TRUE(WaitFor([&] { return probes > 3; }));
   EXPECT_FALSE(guard.Check().ok());
   EXPECT_EQ(registry.Get(metrics::kStepsTurnedAway, metrics::Service::kCodegen).Value(), 2)
-      << "which are no faults of their own";
+      << "which are not faults of their own";
   works = true;
   EXPECT_TRUE(WaitFor([&] { return guard.Check().ok(); }));
   EXPECT_EQ(registry.Get(metrics::kNodeFaults, metrics::Service::kCodegen).Value(), 1);

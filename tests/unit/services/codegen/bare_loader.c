@@ -67,8 +67,7 @@ static const char* map_segments(int fd, const ElfW(Ehdr) * header, const ElfW(Ph
       return "a segment can be written and run";
     end = round_up(segment->p_vaddr + segment->p_memsz);
   }
-  unsigned char* place =
-      mmap(NULL, end + kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  unsigned char* place = mmap(NULL, end + kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (place == MAP_FAILED) return "no memory";
   library->base = (unsigned char*)round_up((Address)place);
   for (int i = 0; i < header->e_phnum; ++i) {
@@ -116,7 +115,8 @@ static const char* read_dynamic(const ElfW(Ehdr) * header, const ElfW(Phdr) * se
 
 static const char* relocate(const Library* library) {
   const unsigned char* at = library->base + library->dynamic[DT_REL];
-  for (Address i = 0; has(library, DT_REL) && i < library->dynamic[DT_RELSZ]; i += sizeof(ElfW(Rel))) {
+  for (Address i = 0; has(library, DT_REL) && i < library->dynamic[DT_RELSZ];
+       i += sizeof(ElfW(Rel))) {
     ElfW(Rel) each;
     memcpy(&each, at + i, sizeof each);
     if (RELOCATION_TYPE(each.r_info) != kRelative) return "a relocation asks for a symbol";
@@ -146,8 +146,7 @@ static void* find_symbol(const Library* library, const char* name, int* undefine
     ElfW(Sym) symbol;
     memcpy(&symbol, library->base + library->dynamic[DT_SYMTAB] + i * sizeof symbol, sizeof symbol);
     *undefined += symbol.st_shndx == SHN_UNDEF;
-    const char* text =
-        (const char*)(library->base + library->dynamic[DT_STRTAB] + symbol.st_name);
+    const char* text = (const char*)(library->base + library->dynamic[DT_STRTAB] + symbol.st_name);
     if (symbol.st_shndx != SHN_UNDEF && strcmp(text, name) == 0)
       found = library->base + symbol.st_value;
   }
@@ -175,7 +174,7 @@ quench_model_query_fn bare_load(const char* path, char* error) {
   if (pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header ||
       memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_machine != kMachine ||
       header.e_type != ET_DYN)
-    return refuse(error, "it is no library for this machine", header.e_machine);
+    return refuse(error, "it is not a library for this machine", header.e_machine);
   if (header.e_phnum > 16 || header.e_phentsize != sizeof *segments ||
       pread(fd, segments, header.e_phnum * sizeof *segments, (off_t)header.e_phoff) !=
           (ssize_t)(header.e_phnum * sizeof *segments))

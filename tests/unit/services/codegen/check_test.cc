@@ -169,7 +169,7 @@ TEST(CheckTest, IndicesAreThoseThatTheTableHas) {
   }
 }
 
-// A sample that the model cannot take is no mismatch.
+// A sample that the model cannot take is not a mismatch.
 TEST(CheckTest, SamplesThatAreRefusedAreSaid) {
   Graph graph;
   const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {20}));

@@ -39,7 +39,7 @@ TEST(TargetTest, VariantsGrowStronger) {
 TEST(TargetTest, UnknownNameListsNearOnes) {
   const absl::Status status = ResolveTarget("aarch46").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(MessageOf(status).find("unknown target `aarch46`, the nearest are `aarch64`"), 0u)
+  EXPECT_EQ(MessageOf(status).find("unknown target `aarch46`, similar ones are `aarch64`"), 0u)
       << status;
 }
 
@@ -180,7 +180,7 @@ TEST(TargetTest, RefusalsNameEveryProblem) {
       {"rasberry-pi/5", "", {"unknown target `rasberry-pi/5`", "`raspberry-pi/5`"}},
       {"llvm -mtripel=x -mcp=y", "", {"unknown key `mtripel`", "`mtriple`", "unknown key `mcp`"}},
       {"llvm -mcpu", "", {"`-mcpu` has no value"}},
-      {"llvm mcpu=skylake", "", {"`mcpu=skylake` is no option"}},
+      {"llvm mcpu=skylake", "", {"`mcpu=skylake` is not an option"}},
       {"llvm -mattr=\"+avx2", "", {"a quote is not closed"}},
       {"llvm -mattr=avx2", "", {"`mattr` has `avx2`"}},
       {"llvm -num-cores=0", "", {"`num-cores` must be a whole number from 1 to 1024"}},

@@ -148,11 +148,11 @@ TEST(BadInput, UnknownFormats) {
   ImportFolder folder;
   EXPECT_THAT(
       ErrorOf(ImportModel(folder.Write("model.bin", "garbage"), {}, folder.store()).status()),
-      HasSubstr("of no known format"));
+      HasSubstr("is not a model that Quench can read (formats: `keras`"));
   ImportOptions options;
   options.format = "caffe";
   EXPECT_EQ(ErrorOf(ImportModel(folder.Write("model.bin", "x"), options, folder.store()).status()),
-            "format `caffe`, known are `keras`, `onnx`, `tensorflow`, `tflite`, `torch`");
+            "unknown format `caffe` (known: `keras`, `onnx`, `tensorflow`, `tflite`, `torch`)");
   OnnxModel model = Valid();
   const auto path = folder.Write("model.bin", model.proto().SerializeAsString());
   EXPECT_TRUE(ImportModel(path, {}, folder.store()).ok());
@@ -223,7 +223,9 @@ TEST(BadInput, Versions) {
   OnnxModel model = Valid();
   model.proto().set_ir_version(99);
   model.proto().mutable_opset_import(0)->set_version(77);
-  EXPECT_EQ(ModelError(model), "IR version 99, 3 to 14 are read\nopset 77, 1 to 28 are read");
+  EXPECT_EQ(ModelError(model),
+            "ONNX IR version 99 is not supported (supported: 3 to 14)\n"
+            "opset 77 is not supported (supported: 1 to 28)");
   OnnxModel none = Valid();
   none.proto().clear_opset_import();
   EXPECT_THAT(ModelError(none), HasSubstr("the model imports no opset"));

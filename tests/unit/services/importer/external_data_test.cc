@@ -145,7 +145,7 @@ TEST(ExternalData, OffsetsAndLengthsAreChecked) {
   EXPECT_THAT(ImportError(folder, {{"location", "w.bin"}, {"offset", "18446744073709551615"}}),
               HasSubstr("does not fit into `w.bin` of 16 bytes"));
   EXPECT_THAT(ImportError(folder, {{"location", "w.bin"}, {"offset", "99999999999999999999999"}}),
-              HasSubstr("a non-negative number is wanted"));
+              HasSubstr("expected a non-negative number"));
   EXPECT_THAT(ImportError(folder, {{"location", "w.bin"}, {"offset", "4"}}),
               HasSubstr("does not fit"));
   EXPECT_THAT(ImportError(folder, {{"location", "w.bin"}, {"length", "8"}}),

@@ -110,7 +110,7 @@ TEST(FunctionsTest, WhatDoesNotFitIsNamed) {
   OnnxModel text = Model("Shift");
   testing::SetString(*text.graph().mutable_node(0), "by", "one");
   EXPECT_THAT(ErrorOf(Import(text).status()),
-              HasSubstr("attribute `by` is no number and no list of numbers"));
+              HasSubstr("attribute `by` is neither a number nor a list of numbers"));
   OnnxModel two = Model("Shift");
   two.graph().mutable_node(0)->add_input("x");
   EXPECT_THAT(ErrorOf(Import(two).status()),

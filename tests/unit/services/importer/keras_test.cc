@@ -378,7 +378,7 @@ TEST_F(KerasTest, WhatIsNotSupportedIsListedAtOnce) {
 TEST_F(KerasTest, WeightsThatCannotBeHad) {
   EXPECT_THAT(ErrorOfKernel([](H5&) {}), HasSubstr("the file has no `model_weights/d/k`"));
   EXPECT_THAT(ErrorOfKernel([](H5& file) { file.Data("model_weights/d/k", {3, 3}, Floats(9, 0)); }),
-              HasSubstr("kernel has the shape [3, 3], [2, 3] is wanted"));
+              HasSubstr("kernel has the shape [3, 3], expected [2, 3]"));
   EXPECT_THAT(ErrorOfKernel([](H5& file) {
                 H5Lcreate_external("other.h5", "/k", file.file(), "model_weights/d/k", file.links(),
                                    H5P_DEFAULT);

@@ -260,7 +260,7 @@ TEST(Reader, OutputsCutTheModel) {
   EXPECT_THAT(ValueNames(result->canonical, result->canonical.outputs), ElementsAre("a"));
   options.outputs = {"nowhere"};
   EXPECT_THAT(ErrorOf(folder.Import(model, options).status()),
-              HasSubstr("cut at `nowhere`, which is no value of it"));
+              HasSubstr("cut at `nowhere`, which is not a value of it"));
 }
 
 TEST(Reader, FrozenInputsBecomeConstants) {
@@ -309,7 +309,7 @@ TEST(Reader, UnfrozenParametersStayInputs) {
   options.no_freeze = {"shap", "W2"};
   const std::string error = ErrorOf(folder.Import(model, options).status());
   EXPECT_THAT(error, HasSubstr("`shap` cannot stay unfrozen"));
-  EXPECT_THAT(error, HasSubstr("near ones are `shape`"));
+  EXPECT_THAT(error, HasSubstr("similar ones are `shape`"));
   EXPECT_THAT(error, HasSubstr("`W2` cannot stay unfrozen"));
 }
 
@@ -343,7 +343,7 @@ TEST(Reader, TheOpsetCanBeOverridden) {
   EXPECT_GT(folder.Import(model, options)->canonical.nodes.size(), 1u);
   options.opset = 99;
   EXPECT_THAT(ErrorOf(folder.Import(model, options).status()),
-              HasSubstr("opset 99, 1 to 28 are read"));
+              HasSubstr("opset 99 is not supported (supported: 1 to 28)"));
 }
 
 TEST(Reader, UnsupportedOperatorsAreReportedTogether) {

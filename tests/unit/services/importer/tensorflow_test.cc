@@ -155,7 +155,7 @@ TEST(Tensorflow, ModelsAreCutAtNamedValues) {
   EXPECT_EQ(FloatsOf(ResultsOf(imported, {F32({1, 2}, {1, 2})}).at(0)),
             (std::vector<float>{11, -18}));
   options.outputs = {"summ"};
-  EXPECT_TRUE(HasSubstr("the model has no node `summ`; near ones are `sum`")(
+  EXPECT_TRUE(HasSubstr("the model has no node `summ`; similar ones are `sum`")(
       ImportError(Dense(), options)));
 }
 
@@ -552,8 +552,8 @@ TEST(TensorflowSavedModel, BadCheckpointsAreExplained) {
   EXPECT_TRUE(HasSubstr("the mark at its end is missing")(error("not a table")));
   EXPECT_TRUE(HasSubstr("outside of a shard of 12")(error(IndexOf("scale", 8, 8))));
   EXPECT_TRUE(HasSubstr("has 4 bytes, its shape has 8")(error(IndexOf("scale", 0, 4))));
-  EXPECT_TRUE(
-      HasSubstr("has no variable `scale`; near ones are `scales`")(error(IndexOf("scales", 0, 8))));
+  EXPECT_TRUE(HasSubstr("has no variable `scale`; similar ones are `scales`")(
+      error(IndexOf("scales", 0, 8))));
   EXPECT_TRUE(HasSubstr("8 bytes at offset -4")(error(IndexOf("scale", -4, 8))));
   const std::string good = IndexOf("scale", 4, 8);
   for (size_t i = 0; i < good.size(); ++i) {  // any one byte may lie

@@ -446,7 +446,8 @@ TEST(Tflite, ACutKeepsWhatItsOutputsNeed) {
   ASSERT_TRUE(imported.ok()) << MessageOf(imported.status());
   EXPECT_EQ(imported->imported.nodes.size(), 1u);
   options.outputs = {"nothing"};
-  EXPECT_EQ(ImportError(model, options), "the model is cut at `nothing`, which is no tensor of it");
+  EXPECT_EQ(ImportError(model, options),
+            "the model is cut at `nothing`, which is not a tensor of it");
 }
 
 // ---- One way in ----
@@ -522,7 +523,7 @@ TEST(Tflite, WrongScalesAreNamed) {
               HasSubstr("input `x`: has 2 scales along axis 1, its shape is [2, 3]"));
   model.graph().tensors[0]->quantization.reset();
   EXPECT_THAT(ImportError(model),
-              HasSubstr("tensor `y`: has the scale -1, which is no positive number"));
+              HasSubstr("tensor `y`: has the scale -1, which is not a positive number"));
 }
 
 TEST(Tflite, NumbersOutsideTheirRange) {
@@ -545,7 +546,7 @@ TEST(Tflite, NumbersOutsideTheirRange) {
               HasSubstr("input `x`: has 2 scales along axis 0, its shape is []"));
 }
 
-// Sizes that only claims make large take no memory; constants without elements are no numbers.
+// Sizes that only claims make large take no memory; constants without elements are not numbers.
 TEST(Tflite, ArgumentsThatDoNotFit) {
   TfliteModel diagonal;
   const int x = diagonal.Input("x", kFloat, {1 << 30}), y = diagonal.Tensor("y", kFloat, {1, 1});
@@ -556,7 +557,7 @@ TEST(Tflite, ArgumentsThatDoNotFit) {
   const int z = split.Input("z", kFloat, {4}), part = split.Tensor("part", kFloat, {2});
   split.Op(tflite::BuiltinOperator_SPLIT, {split.Constant("axis", I32({2}, {0, 0})), z}, {part});
   split.Outputs({part});
-  EXPECT_THAT(ImportError(split), HasSubstr("the axis has 2 elements, one is wanted"));
+  EXPECT_THAT(ImportError(split), HasSubstr("the axis has 2 elements, expected one"));
 }
 
 TEST(Tflite, SegmentsDropWhatHasNone) {

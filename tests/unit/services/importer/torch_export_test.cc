@@ -318,7 +318,7 @@ TEST_F(TorchTest, ExportedGraphsAreCut) {
   EXPECT_THAT(ErrorOf(ImportFile(file, options).status()), HasSubstr("cholesky"));
   options.outputs = {"a", "none", "nor"};
   const std::string error = ErrorOf(ImportFile(file, options).status());
-  EXPECT_THAT(error, HasSubstr("cut at `none`, which is no value of it"));
+  EXPECT_THAT(error, HasSubstr("cut at `none`, which is not a value of it"));
   EXPECT_THAT(error, HasSubstr("cut at `nor`"));
 }
 
@@ -363,7 +363,7 @@ TEST_F(TorchTest, ExportedSizesAreTied) {
       {"Mul(Integer(-1), Pow(" + symbol + ", Integer(2)), Integer(-3))", symbol, "3*s0*s0, 2",
        "s0"},
       {"FloorDiv(" + symbol + ", Integer(2))", symbol, "floordiv(s0, 2), 2", "s0"},
-      // The symbol alone is no input's size: that of `x` makes it.
+      // The symbol alone is not an input's size: that of `x` makes it.
       {"2*s0", "2*s0", "x_d0, 2", "x_d0"},
       {"2*s0", "3*s0", "x_d0, 2", "3*floordiv(x_d0, 2)"},
       {"s0 + 1", "s0 - 1", "x_d0, 2", "x_d0 - 2"}};

@@ -171,7 +171,7 @@ TEST(TransposedConvolution, SizesOfOtherRanksAreRefused) {
   const int x = model.Input("x", kFloat, {1, 1, 5, 1});
   AddConvolution(model, {}, model.Constant("sizes", I32({2}, {1, 9})), x);
   EXPECT_THAT(ErrorOf(Import(model).status()),
-              HasSubstr("the shape of its result has 2 entries, 4 are wanted"));
+              HasSubstr("the shape of its result has 2 entries, expected 4"));
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ TEST(Methods, FewKindsOfValuesAreNotClippedAway) {
   }
 }
 
-// Two elements in a thousand far from the others are no outliers: to lose them costs more than wide steps.
+// Two elements in a thousand far from the others are not outliers: to lose them costs more than wide steps.
 TEST(Methods, EntropyKeepsFarValuesThatAreNotFew) {
   for (const size_t far : {1U, 40U}) {
     std::vector<float> values = Normal(20000, 11);

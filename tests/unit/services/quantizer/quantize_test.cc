@@ -345,11 +345,12 @@ TEST(Quantize, LayersThatGainNothingStayInFloat) {
     return layer.reason;
   };
   EXPECT_EQ(reason_of(ProductOf(8, 64, 4, true)), "");
-  EXPECT_EQ(reason_of(ProductOf(8, 64, 3, true)),
-            "integers would save no time: 3.0 multiplications for each number that becomes one for "
-            "this layer alone");
+  EXPECT_EQ(
+      reason_of(ProductOf(8, 64, 3, true)),
+      "integers would save no time: only 3.0 multiplications for each number that is quantized "
+      "just for this layer");
   EXPECT_EQ(reason_of(ProductOf(64, 64, 64, false)), "");
-  EXPECT_PRED1(HasSubstr("save no time: 2.7 multiplications"),
+  EXPECT_PRED1(HasSubstr("save no time: only 2.7 multiplications"),
                reason_of(ProductOf(8, 4, 4, false)));
   QuantizeOptions named;
   named.include = {"product"};
