@@ -17,7 +17,7 @@ def _texts(what: str, given: Any) -> list[str]:
     found = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else [given]
     wrong = [each for each in found if not isinstance(each, str)]
     if wrong:
-        raise InputError(f"{what}: {wrong[0]!r:.100} is no text")
+        raise InputError(f"{what}: {wrong[0]!r:.100} is not a string")
     return found
 
 

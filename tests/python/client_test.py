@@ -365,7 +365,7 @@ class ModelTest(unittest.TestCase):
         with self.assertRaises(quench.CancelledError):
             slow.watch()
         self.assertEqual(slow.state, "cancelled")
-        with self.assertRaisesRegex(quench.InputError, "no quench.gateway.v1.WorkflowSpec"):
+        with self.assertRaisesRegex(quench.InputError, "not a quench.gateway.v1.WorkflowSpec"):
             self.client.submit({"colour": "red"})
 
     def test_progress_is_bars(self):

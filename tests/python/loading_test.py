@@ -50,7 +50,7 @@ class LoadingTest(unittest.TestCase):
                                ("shapes: a size of `x` is nan", {"shapes": {"x": [float("nan")]}}), ("shapes: .*no dict", {"shapes": [1, 2]}),
                                ("dims: the greatest size of `n` is 1, must be at least 2", {"dims": {"n": (2, 1)}}),
                                ("batch is 'a', must be at least 1", {"batch": "a"}), ("batch is -1", {"batch": -1}),
-                               ("opset is '17'", {"opset": "17"}), ("outputs: 3 is no text", {"outputs": [3]}),
+                               ("opset is '17'", {"opset": "17"}), ("outputs: 3 is not a string", {"outputs": [3]}),
                                ("layout is `NCWH`", {"layout": "NCWH"}), ("unknown type `float7`", {"dtypes": {"x": "float7"}})):
             with self.assertRaisesRegex(ValueError, words):
                 self.client.load("there is no such file", **options)

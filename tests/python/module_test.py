@@ -164,7 +164,7 @@ class ModuleTest(unittest.TestCase):
         run = self.single.get_inference_function()
         there = run(self.samples[:1].tolist())["logits"]
         np.testing.assert_array_equal(there, run(image=self.samples[:1])["logits"])
-        self.refused("no array of numbers", run, [["a"]])
+        self.refused("not an array of numbers", run, [["a"]])
         self.assertEqual(math.prod(there.shape), 10)
 
     def test_a_plain_library_takes_the_key_of_the_sealed_one_along(self):

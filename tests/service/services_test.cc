@@ -420,7 +420,7 @@ TEST_P(Services, WrongRequestsAreAnsweredWithTheirFields) {
   // A module is not a model, and a model no module.
   codegen::v1::CompileRequest compile = CompileFor({});
   *compile.mutable_module()->mutable_digest() = Put(kDigits);
-  EXPECT_THAT(MessageOf(Compile(compile).status), HasSubstr("no IR module"));
+  EXPECT_THAT(MessageOf(Compile(compile).status), HasSubstr("not an IR module"));
   compile = CompileFor(Import(DigitsRequest()).result.imported());
   EXPECT_THAT(MessageOf(Compile(compile).status), HasSubstr("codegen takes `canonical`"));
   compile = CompileFor(Ready());

@@ -58,7 +58,7 @@ TEST_F(NpzTest, BadArchivesGetAnError) {
     EXPECT_PRED1(HasSubstr("shown"), MessageOf(arrays.status()));
   };
   ASSERT_TRUE(WriteFileAtomically(dir_->path() / "b", "not a zip").ok());
-  expect(dir_->path() / "b", "no zip archive");
+  expect(dir_->path() / "b", "not a zip archive");
   expect(Archive({{"x.npy", "not an array"}}, false), "magic");
   expect(Archive({{"x.npy", std::string(size_t{64} << 20, 0)}}, true), "thousandfold");
   // One byte of the contents is another.

@@ -135,7 +135,7 @@ module "my.ops::Cut" canonical {
 )";
   const std::string error = ErrorOf(Import(Model("Shift"), broken).status());
   EXPECT_THAT(error, HasSubstr("module `nameless` should be named \"domain::Operator\""));
-  EXPECT_THAT(error, HasSubstr("conversion `my.ops::Odd`: there is no operator `Sotfmax`; near "
+  EXPECT_THAT(error, HasSubstr("conversion `my.ops::Odd`: there is no operator `Sotfmax`; similar "
                                "ones are `Softmax`"));
   EXPECT_THAT(error, HasSubstr("conversions: "));
   EXPECT_THAT(ErrorOf(Import(Model("Shift"), std::string(kFunctions) + kFunctions).status()),

@@ -319,7 +319,7 @@ TEST_F(KerasTest, BytesThatAreNoModel) {
 }
 
 TEST_F(KerasTest, ConfigurationsThatDoNotFitTogether) {
-  EXPECT_THAT(ErrorOfModel("{"), HasSubstr("no JSON"));
+  EXPECT_THAT(ErrorOfModel("{"), HasSubstr("not JSON"));
   EXPECT_THAT(ErrorOfModel(std::string(1000, '[')), HasSubstr("nested deeper"));
   EXPECT_THAT(ErrorOfModel(R"({"class_name": "Mine", "config": {}})"), HasSubstr("`Mine`"));
   EXPECT_THAT(ErrorOfModel(Functional(kInput, "nothing")), HasSubstr("output_layers"));

@@ -225,7 +225,7 @@ TEST(WeightsOnly, OptionsOfActivationsAreRefusedTogether) {
   other.block_size = 32;
   other.kernel_dtype = DataType::kI4;
   const std::string elsewhere = MessageOf(Quantize(LanguageModel(), nullptr, other).status());
-  EXPECT_PRED1(HasSubstr("only weights alone"), elsewhere);
+  EXPECT_PRED1(HasSubstr("only the type `weights`"), elsewhere);
   EXPECT_PRED1(HasSubstr("kernel dtype is i4"), elsewhere);
   const Statistics statistics;
   EXPECT_PRED1(

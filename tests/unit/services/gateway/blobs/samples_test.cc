@@ -118,7 +118,7 @@ TEST_F(SamplesTest, WhatIsWrongIsNamed) {
   expect({Begin(0, "x", std::vector<int64_t>(33, 1), four)}, "rank 33");
   expect({Begin(0, "x", {4}, four, ir::v1::ELEMENT_TYPE_STRING)}, "no dtype for string");
   expect({Begin(0, "x", {4}, four, ir::v1::ELEMENT_TYPE_UNSPECIFIED)}, "no dtype");
-  expect({Begin(0, "x", {4}, four, static_cast<ir::v1::ElementType>(9999))}, "no element type");
+  expect({Begin(0, "x", {4}, four, static_cast<ir::v1::ElementType>(9999))}, "not an element type");
 }
 
 TEST_F(SamplesTest, AFullStoreIsSaid) {
