@@ -28,7 +28,7 @@ class AtomicFile {
   absl::Status Append(std::span<const std::byte> bytes);
   // `size` bytes of another file, as CopyRange has it.
   absl::Status AppendRange(const FileRange& from, uint64_t size);
-  // Flushes to the disk and takes the place of what was at `path`; mode 0644, less the umask.
+  // Flushes to the disk and takes the place of what was at `path`; mode 0644, minus the umask.
   absl::Status Commit();
 
  private:

@@ -44,8 +44,8 @@ class LocalBlobWriter : public BlobWriter {
 
   absl::Status Append(std::span<const std::byte> bytes) override;
   absl::Status AppendAll(const BlobReader& from, const StepContext& step) override;
-  // The file whose name the writer's own has taken, open to the end: whoever has found it in `tmp/` must
-  // not take its name for abandoned.
+  // The file whose name the writer's own has taken, open to the end: a process that has found it in
+  // `tmp/` must not take its name for abandoned.
   void Keep(UniqueFd place) { place_ = std::move(place); }
   // The bytes that lie in the writer's own file before anything is appended.
   absl::Status CountOwn(uint64_t bytes, const StepContext& step);
@@ -322,7 +322,7 @@ bool LocalBlobStore::IsRight(const std::string& digest, int fd) {
   return Look(digest, fd);
 }
 
-// A file that cannot be read now may be right: whoever reads it learns what is wrong.
+// A file that cannot be read now may be right: its readers get the error.
 bool LocalBlobStore::Look(const std::string& digest, int fd) {
   struct stat info{};
   const fs::path path = PathOf(digest);

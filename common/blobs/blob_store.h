@@ -19,7 +19,7 @@
 
 namespace quench {
 
-// A blob read piece by piece, unmapped. Holds its bytes while it lives, whoever prunes.
+// A blob read piece by piece, unmapped. Holds its bytes while it lives, even if the blob is pruned.
 class BlobReader {
  public:
   BlobReader(int fd, uint64_t size, std::filesystem::path path)
@@ -117,7 +117,7 @@ class LocalBlobStore : public BlobStore, public BlobSource {
   std::optional<uint64_t> SizeOf(const std::string& digest) const;
   // Whether the blob is there with this size; counts as a use of it.
   bool Use(const BlobId& id);
-  // The same for somebody who is about to read it: a damaged one is not there.
+  // The same for a caller that is about to read it: a damaged one is not there.
   bool UseRight(const BlobId& id);
   // Told of damaged blobs, and of those that are right again, as far as this process reads and writes.
   void OnFinding(std::function<void(quench::blobs::Finding)> listener) {

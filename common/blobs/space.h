@@ -45,8 +45,8 @@ class BlobSpace {
 
   // The root of a store: its blobs and its unfinished files count. The first one's disk is theirs.
   void AddRoot(const std::filesystem::path& root);
-  // Called before a write is refused, by one thread at a time: removes what can be spared, so that
-  // so many bytes more fit in. Null: nothing can be.
+  // Called before a write is refused, by one thread at a time: removes blobs that can be spared
+  // until `bytes` more bytes fit in. Null: none can be spared.
   void SetMakeRoom(std::function<void(uint64_t bytes)> make_room);
   // Makes the room that followers have asked for since the last call, if any.
   void MakeRoomForFollowers();

@@ -13,8 +13,8 @@
 namespace quench {
 namespace {
 
-// Everything that enters a hash is tagged or has its length before it, so that no two inputs read
-// alike.
+// Everything that enters a hash is tagged or has its length before it, so that no two different
+// inputs give the same bytes.
 class Hasher {
  public:
   explicit Hasher(std::string_view tag) { Text(tag); }

@@ -1,4 +1,4 @@
-// Constant weights of products of bytes, less a zero point that is not where their type is centred.
+// Constant weights of products of bytes, minus a zero point that is not where their type is centred.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct WeightWord {
 };
 
 // The words of a convolution's weights, [channels][input channels][taps..] of i8 or u8, where some
-// weight less `zero` has a part that is left: kernels multiply these twice. Nothing where that is
+// weight minus `zero` has a part that is left: kernels multiply these twice. Nothing where that is
 // impossible or slower than floats.
 //   the usual case: asymmetric ranges are as wide as their farthest weight, so few others are far
 std::optional<std::vector<WeightWord>> WordsOfTwoParts(const Tensor& weights, int64_t zero);

@@ -3,7 +3,7 @@
 //   pre: products are final; PassOptions::activation_bytes says which, else nothing happens
 //   x: f32 -> QuantizeLinear(s, z: i8) -> q: i8 -> ConvInteger(q, w, z)   ==>
 //   x -> QuantizeLinear(s, z + 128: u8) -> q: u8 -> ConvInteger(q, w, z + 128)
-//   Values become what they were plus 128 (or less 128), and zero points with them: results are the
+//   Values become what they were plus 128 (or minus 128), and zero points with them: results are the
 //   same. Values that move bytes between each other, as MaxPool and Concat do, change together or not
 //   at all; inputs and outputs of the graph stay.
 //   case: byte_activations.ir.txt

@@ -45,7 +45,7 @@ struct Kernel {
   std::vector<double> scales;
   int64_t scale_axis = 0;  // of more than one
 };
-// Integers less their zero point (i8 or u8; `zero` may be null) as i8 around 0; nothing where that
+// Integers minus their zero point (i8 or u8; `zero` may be null) as i8 around 0; nothing where that
 // does not hold them or there are several zero points.
 std::optional<Tensor> AsSigned(const Tensor& integers, const Tensor* zero);
 std::optional<Kernel> ReadKernel(const Graph& graph, ValueId id);

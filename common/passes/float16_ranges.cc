@@ -321,7 +321,7 @@ class RangeFinder {
     return node;
   }
 
-  // Whether both factors are one value, or made alike of the same.
+  // Whether both factors are one value, or computed from it in the same way.
   bool IsSquare(const Node& mul) const {
     if (mul.inputs[0] == mul.inputs[1]) return true;
     const Node *a = Maker(mul.inputs[0]), *b = Maker(mul.inputs[1]);
@@ -358,7 +358,7 @@ class RangeFinder {
     return before == after && all <= kFewTerms * results;
   }
 
-  // Looks through so many factors at most: a value may be a factor of both sides.
+  // Looks through at most `depth` factors: a value may be a factor of both sides.
   bool IsNotNegative(ValueId id, int depth = 8) const {
     const Node* node = Producer(id);
     if (node == nullptr || depth == 0) return false;

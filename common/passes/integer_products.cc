@@ -236,7 +236,7 @@ class IntegerProduct {
                graph_.value(real).type);
   }
 
-  // The i32 sums of products of `sides`, less the zero points; none on the right is 0.
+  // The i32 sums of products of `sides`, minus the zero points; none on the right is 0.
   ValueId AddSum(const Node& node, std::vector<ValueId> sides, const Dequantized& left,
                  ValueId right_zero) {
     const bool conv = node.op == "Conv";

@@ -30,7 +30,7 @@ struct PassOptions {
   int opt_level = 3;  // codegen's passes: what the code is built at, 0 to 3
   // Codegen's passes: every value of the model stays a value, in float where that is what it is.
   bool keep_values = false;
-  // Codegen's passes: all of each value is computed, for whoever looks inside a run, though nothing reads it.
+  // Codegen's passes: all of each value is computed, for tools that look inside a run, though nothing reads it.
   bool whole_values = false;
   // Called after each pass with the graph it gave (dumps, tests). May be empty.
   std::function<void(std::string_view pass, const Graph&)> on_pass;
@@ -64,8 +64,8 @@ absl::StatusOr<Graph> RunPass(const PassInfo& pass, Graph graph, const PassOptio
 absl::StatusOr<Graph> InlinePartitions(Graph graph);
 
 // Cuts each fusion group that is not `taken` behind its longest prefix that is, or behind its first
-// node; what follows becomes a group of its own where that is taken, and is cut likewise where it is
-// not. Bodies included. The graph that `taken` is asked with holds the values that the group names.
+// node; the rest becomes a group of its own if that is taken, and is cut in the same way if not.
+// Bodies included. The graph that `taken` is asked with holds the values that the group names.
 absl::StatusOr<Graph> CutGroups(Graph graph,
                                 const std::function<bool(const Graph&, const Node&)>& taken);
 

@@ -34,8 +34,8 @@ CallPool::~CallPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-// As in switches that share a buffer between queues: with n clients that take all they get, each has
-// one of n + 1 parts, and a part is free for whoever comes next.
+// As in switches that share a buffer between queues: with n clients that take all they get, each
+// has one of n + 1 parts, and one part is free for the next client.
 // (https://doi.org/10.1109/90.664262)
 absl::Status CallPool::Admit(const std::string& client) {
   const int places = options_.threads + options_.queue;

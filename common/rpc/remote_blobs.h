@@ -33,7 +33,7 @@ class RemoteBlobs {
   RemoteBlobs(std::shared_ptr<Channel> channel, const RemoteBlobsOptions& options);
   ~RemoteBlobs();
 
-  // Whether somebody answers, asked for so long.
+  // Whether a server answers; keeps asking for `patience`.
   absl::Status Reach(const StepContext& step, std::chrono::milliseconds patience);
   absl::StatusOr<std::vector<BlobId>> FindMissing(const std::vector<BlobId>& blobs,
                                                   const StepContext& step);

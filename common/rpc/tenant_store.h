@@ -83,8 +83,8 @@ class BlobCopies {
   std::map<std::string, std::shared_ptr<LocalBlobStore>> open_;  // by tenant
 };
 
-// A server of the Remote Execution API. `local` has copies of what is used of it, `copies` (null:
-// somebody else) sees that these do not become too many. `actions` and `records` may be null, or one.
+// A server of the Remote Execution API. `local` has copies of the blobs used, and `copies` limits
+// their size (null: the caller does). `actions` and `records` may be null, or the same.
 std::shared_ptr<TenantStore> MakeRemoteStore(std::shared_ptr<RemoteBlobs> remote,
                                              std::shared_ptr<LocalBlobStore> local,
                                              std::shared_ptr<BlobCopies> copies,

@@ -60,7 +60,8 @@ struct DrawRule {
   // Bounds of the elements in row-major order, again and again; none: any integer. One for each component of
   // an index, or for each element of a list.
   std::vector<Cell> cells;
-  // So many less are the same index (from the end); 0: there is none such.
+  // A number minus this is the same index (counted from the end); 0: there are no such negative
+  // indices.
   int64_t negative = 0;
   // Indices of places that are written: no two are the same along this axis, or no two rows where it
   // is -1. Holds for values of these dims.

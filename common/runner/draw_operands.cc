@@ -22,7 +22,7 @@ int64_t Normal(int64_t axis, int64_t rank) { return axis < 0 ? axis + rank : axi
 
 // ---- indices ----
 
-// Indices into an axis of so many elements: the last ones may be named from its end.
+// Indices into an axis of `size` elements: the last ones may be named from its end.
 DrawRule Index(int64_t size) {
   DrawRule rule;
   rule.cells = {{0, size > 0 ? size - 1 : 1}};

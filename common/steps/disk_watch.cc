@@ -29,7 +29,7 @@ DiskWatch::Disk DiskOf(const std::filesystem::path& folder) {
           static_cast<int64_t>(DefaultReserve(folder))};
 }
 
-// Before so many bytes can have been written.
+// The time before which `bytes` bytes cannot have been written.
 milliseconds Before(int64_t bytes) {
   return std::clamp(milliseconds(bytes / kBytesEachMillisecond), kMostOften, kMostSeldom);
 }

@@ -35,7 +35,7 @@ absl::StatusOr<DataType> StoredType(const step::v1::PassOptions& options, const 
 bool IsRelativePath(const std::string& text);
 
 // Makes the files of a request appear beneath `folder` by their paths, as links. INVALID_ARGUMENT
-// names those whose paths are none; `field` is where they stand in the request.
+// names those whose paths are invalid; `field` is the path of the files in the request.
 absl::Status LinkFiles(const google::protobuf::RepeatedPtrField<step::v1::File>& files,
                        const std::string& field, const std::filesystem::path& folder,
                        const LocalBlobStore& blobs);

@@ -91,7 +91,7 @@ struct ActivationReport {
   TensorStatistics statistics = {};
 };
 
-// Where compiled code has its values: the analyser compiles nothing, whoever does fills this in.
+// Places of values in compiled code: filled in by the caller that compiles; the analyser does not.
 struct MemoryPlan {
   struct Buffer {
     std::string values;  // that lie there one after the other

@@ -28,9 +28,10 @@ struct Edited {
 };
 
 // Applies the statements in order, infers all types anew from those of the inputs, and verifies the
-// result. Inputs that lose their last reader to `input` or `outputs` are dropped, and so is what they
-// were the state of. `graph` is canonical or quantized. Errors name each statement that cannot be
-// applied by line and column, or each node whose operands are none of its operator.
+// result. Inputs that lose their last reader to `input` or `outputs` are dropped, and so are the
+// outputs whose states they were. `graph` is canonical or quantized. Errors name each statement
+// that cannot be applied by line and column, or each node whose operator does not support its
+// operands.
 absl::StatusOr<Edited> EditGraph(const Graph& graph, const EditScript& script,
                                  const EditTensors& tensors, const StepContext& context = {});
 

@@ -16,7 +16,7 @@ namespace {
 constexpr double kLargestHalf = 65504;
 constexpr int kMostRuns = 10;    // of the model
 constexpr int kMostPowers = 96;  // of two
-// Rounding within the model is taken for so many roundings of its inputs, as DefaultTolerance has it.
+// Rounding within the model counts as this many roundings of its inputs, as in DefaultTolerance.
 constexpr double kRoundings = 16;
 constexpr double kHalfRounding = 0x1p-11;  // of f16, relative
 constexpr double kLargestTolerance = 2;    // beyond it nothing is compared but what is finite

@@ -71,7 +71,7 @@ struct ByteCount {
 struct Step;
 using Steps = std::vector<Step>;
 
-// A node of the report begins: whoever watches hears of it, and cancellation is looked for.
+// A node of the report begins: watchers are told, and cancellation is checked.
 struct BeginStep {};
 
 struct CallStep {

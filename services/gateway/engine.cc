@@ -17,7 +17,7 @@ constexpr auto kExpireAfterEnd = milliseconds(1000);
 constexpr auto kSaveAgain = milliseconds(1000);
 constexpr int64_t kClockJumpUs = int64_t{5} * 60 * 1'000'000;
 constexpr auto kClockDoubt = std::chrono::hours(1);
-// Revisions of progress are not stored: no gateway has given so many between two that are.
+// Revisions of progress are not stored: no gateway has given this many between two that are.
 constexpr int64_t kRevisionJump = int64_t{1} << 32;
 
 int64_t ClockOffset(const Loop& loop) {

@@ -32,7 +32,7 @@ class StepWriter {
     return spec;
   }
   bool full() const { return full_; }
-  // All of what was added so far will be added so many times: too much is known before it is there.
+  // Everything added so far will be added `times` times: an excess is known before it is there.
   void WillRepeat(int times) {
     Count();
     if (used_ > max_bytes_ / std::max(times, 1)) Drop();

@@ -50,7 +50,7 @@ const Tensor* F32Constant(const Graph& graph, const Node& node, size_t input);
 
 // Rows (axis 0) or columns (axis 1) of a tensor, in this order; one may be taken more than once.
 Tensor Take(const Tensor& tensor, int axis, const Channels& channels);
-// The same in place of an input that is an f32 constant; nothing where it is none.
+// The same in place of an input that is an f32 constant; does nothing if it is not one.
 void TakeInput(Graph& graph, NodeId id, size_t input, int axis, const Channels& channels);
 
 }  // namespace quench::quantizer

@@ -228,7 +228,7 @@ double LargestAccumulator(const QuantizedConstant& kernel, int axis, int64_t out
     sums[static_cast<size_t>(output_of(i))] +=
         std::abs(static_cast<double>(kernel.integers.IntAt(i) - zero));
   }
-  // Kernels multiply the integers as they are, or less their zero point: the larger of both.
+  // Kernels multiply the integers as they are, or minus their zero point: the larger of both.
   const double most =
       std::max({std::abs(double(input.least)), std::abs(double(input.greatest)),
                 double(input.greatest - input.zero_point), double(input.zero_point - input.least)});

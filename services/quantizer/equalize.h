@@ -1,5 +1,5 @@
 // Cross-layer equalization: channels of uneven ranges are scaled to even ones, and the next layer
-// scales them back. The function stays, what one scale per tensor costs becomes less.
+// scales them back. The function stays the same; one scale per tensor then costs less accuracy.
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -32,7 +32,7 @@ struct FlipRows {
   FlipRows(int64_t count, int64_t length);
   int64_t count = 0, length = 0;
   std::vector<float> weight;
-  std::vector<float> error;  // what stands for the weight, less the weight
+  std::vector<float> error;  // what stands for the weight, minus the weight
   std::vector<float> step;   // from there to its other place; 0: it has none
   std::vector<uint8_t> flipped;
 };

@@ -58,8 +58,9 @@ struct QuantizeOptions {
   passes::PassOptions passes;  // of fuse_groups: integers stand between groups, not inside
 };
 
-// A copy with types inferred anew, for a module may come from anywhere. INVALID_ARGUMENT: options that
-// mean nothing (all named), or a module that is none; FAILED_PRECONDITION: quantized already.
+// A copy with types inferred anew, because a module may come from anywhere. INVALID_ARGUMENT:
+// options without meaning (all named), or an invalid module; FAILED_PRECONDITION: quantized
+// already.
 absl::StatusOr<Graph> CheckedForQuantization(const Graph& graph, const QuantizeOptions& options);
 
 }  // namespace quench::quantizer

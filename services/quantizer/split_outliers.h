@@ -25,16 +25,16 @@ struct OutlierModule {
 };
 
 struct OutlierOptions {
-  double share = 0.02;  // of a convolution's channels: so many are added, above 0 and at most 0.5
+  double share = 0.02;  // share of a convolution's channels to add, above 0 and at most 0.5
 };
 
 // A channel that is there m times is read with w / m each time (Zhao et al. 2019, arXiv 1901.09504,
-// section 3: there halves of halves). Copies are added one after the other, each of the channel whose
-// largest part of a weight, as a share of its kernel's largest weight, is the largest of all; in
-// eights where there are 32 channels or more, for vectors hold so many. A convolution is left alone
-// when that would not make the largest weights of all its readers a tenth smaller at least. It must
-// be of group 1, and read by convolutions of group 1 alone, through activations, pooling and
-// depthwise convolutions. The function stays, up to rounding; the work grows with the channels.
+// section 3: there halves of halves). Copies are added one after the other, each of the channel
+// whose largest part of a weight, as a share of its kernel's largest weight, is the largest of all;
+// in multiples of eight from 32 channels on, to keep vectors full. A convolution is left alone
+// unless that makes the largest weights of all its readers at least a tenth smaller. It must be of
+// group 1, and read only by convolutions of group 1, through activations, pooling and depthwise
+// convolutions. The function stays, up to rounding; the work grows with the channels.
 //
 // `graph` is at stage `canonical`, after the passes.
 absl::StatusOr<OutlierModule> SplitOutliers(Graph graph, const OutlierOptions& options = {},

@@ -25,7 +25,7 @@ struct SplitModule {
 
 struct SplitOptions {
   int parts = 2;          // of a convolution, at most: 2 to 8
-  double least_gain = 1;  // bits: what gains less stays whole
+  double least_gain = 1;  // bits; a layer that gains less stays whole
 };
 
 // Channel c of range r_c, quantized with others of which the largest has range R, loses

@@ -45,7 +45,7 @@ class Neighbours {
   Neighbours(const Tensor& weights, const WeightScheme& scheme, const QuantizedConstant& nearest);
   // The value of the nearest integer minus the weight.
   float Error(int64_t element) const;
-  // The other integer, less the nearest: 1, -1, or 0 where the weight lies on an integer or the other
+  // The other integer, minus the nearest: 1, -1, or 0 where the weight lies on an integer or the other
   // one has no place in the dtype.
   int Step(int64_t element) const;
   float Scale(int64_t element) const;

@@ -25,7 +25,7 @@ absl::StatusOr<std::string> SerializeModule(const Graph& graph, BlobStore& store
 
 // Inverse; tensors by location are mapped from `store`. Every count, id and size is bounded and
 // checked before memory is taken, and VerifyGraph accepts what is returned. Digests of tensors are
-// taken as given: whoever trusts a fingerprint of a stranger's module recomputes them
+// taken as given: to trust a fingerprint of a stranger's module, recompute them
 // (TensorDigest).
 absl::StatusOr<Graph> ParseModule(const std::string& bytes, BlobStore& store);
 

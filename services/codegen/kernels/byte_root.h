@@ -9,7 +9,7 @@
 
 namespace quench::codegen {
 
-// One side of the products: i8 or u8 less one zero point.
+// One side of the products: i8 or u8 minus one zero point.
 struct ByteSide {
   DataType type = DataType::kI8;
   int64_t zero = 0;
@@ -55,7 +55,7 @@ std::optional<ByteRoot> ReadComputedBytes(const KernelRequest& request, const Gr
 // Declares zero points packed that are constants.
 void AddByteSums(const KernelRequest& request, const Group& group, const ByteRoot& root,
                  int channel_axis, int64_t channels, int64_t padded, Candidate& candidate);
-// The bias alone, for kernels that see x less its zero point.
+// The bias alone, for kernels that see x minus its zero point.
 PackSpec ByteBias(const KernelRequest& request, const Group& group, const ByteRoot& root,
                   int channel_axis, int64_t channels, int64_t padded);
 // Declares zero points packed that are constants.

@@ -113,13 +113,14 @@ std::optional<RowOrder> RowOrderOf(const ConvPlan& plan, int input);
 // The rows of an image of the input that its first `rows` output rows need.
 int64_t RowsUnder(const ConvShape& shape, int64_t rows);
 
-// Whether so many tasks over images of this shape may be listed one by one.
+// Whether `tasks` tasks over images of this shape may be listed one by one.
 bool CanListRows(const ConvShape& shape, Dim tasks);
 
-// Microseconds of work that takes `micros` on data in cache, and reads so many bytes of weights from
-// memory beside those of activations. Weights are fetched ahead, but slower than one stream is read, and
-// where both take as long, each delays the other: ResNet-50's 3 x 3 layers at 7 x 7 by tiles of 2 x 2
-// take 2.1 ms, of 0.9 for products and 1.5 for weights, directly 1.7, of 1.4 and 0.9 (Emerald Rapids).
+// Microseconds of work that takes `micros` on data in cache, and reads `weights` bytes of weights
+// from memory beside `activations` bytes. Weights are prefetched, but more slowly than a single
+// stream is read; and if both take equally long, each delays the other: ResNet-50's 3 x 3 layers at
+// 7 x 7 take 2.1 ms with tiles of 2 x 2 (0.9 for products and 1.5 for weights), and 1.7 directly
+// (1.4 and 0.9) (Emerald Rapids).
 double WithMemory(const Target& target, double micros, double activations, double weights);
 
 // The NCHW<block>c layout of activations.

@@ -3,7 +3,7 @@
 // without the taps that lie outside; rows above and below the image are not visited. Where the width is
 // known only at run time, and where the input is not f32, rows are copied into scratch with their
 // border, a band of one block of channels at a time, small enough for the nearest cache. Bytes become
-// floats in that copy, less their zero point: sums below 2^24 are exact in f32, in any order, fused or
+// floats in that copy, minus their zero point: sums below 2^24 are exact in f32, in any order, fused or
 // not.
 #include <fmt/format.h>
 

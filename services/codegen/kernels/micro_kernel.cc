@@ -207,7 +207,7 @@ class MicroEmitter {
     }
   }
 
-  // Sums of products with the integers less their zero points, which are exact.
+  // Sums of products with the integers minus their zero points, which are exact.
   void AddIntegers() {
     const auto vectors = static_cast<size_t>(t_.vectors);
     for (size_t v = 0; v < vectors; ++v) {
@@ -238,7 +238,7 @@ class MicroEmitter {
     if (rest > 0) InPart(Part::kTap, [&] { Channels(at.Get(), rest); });
   }
 
-  // So many channels of one tap.
+  // Multiplies `count` channels of one tap.
   void Channels(Ptr tap, int64_t count) {
     const int64_t bodies = count / r_.unroll;
     if (bodies > 0) {

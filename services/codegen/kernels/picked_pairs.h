@@ -52,10 +52,10 @@ struct WordGroup {
 };
 WordGroup GroupOf(int64_t c, int64_t words, int64_t most);
 
-// The most words of a group, where bodies have so many.
+// The most words of a group, for bodies of `unroll` words.
 int64_t MostTogether(int unroll);
 
-// The pack; weights are from -255 to 255 (of a rest i8), in standard order.
+// The pack; weights are from -255 to 255 (i8 in a rest), in standard order.
 std::vector<std::byte> PackPickedPairs(const PickedPanels& panels,
                                        std::span<const int16_t> weights);
 

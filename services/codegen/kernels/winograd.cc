@@ -173,8 +173,8 @@ class WinogradEmitter {
     b_.For(b_.I(0), count.Get(), 1, [&](Int v) { AllResults(tiles, first.Get() + v, v); });
   }
 
-  // Weights are transformed and multiplied so many input channels at a time; results of all chunks
-  // add up where the first one's are.
+  // Weights are transformed and multiplied in chunks of input channels; the results of all chunks
+  // are added up in the place of the first one's.
   void ProductsInChunks(const Tiles& tiles, int vectors, Int vector) {
     const Weights weights{scratch_ + plan_.weights_at(), plan_.weights_point(vectors), 0};
     const auto chunk = [&](Int first, Int last, bool adds) {

@@ -5,8 +5,8 @@
 
 namespace quench::codegen {
 
-// Vectors whose points lie in as many streams are fetched so many tiles ahead, since these are too many
-// for hardware to follow: 0.96 of the time of 256 channels of 56 x 56 pixels (Emerald Rapids).
+// Number of tiles ahead for which vectors are prefetched: their points lie in more streams than
+// hardware can follow. 0.96 of the time of 256 channels of 56 x 56 pixels (Emerald Rapids).
 inline constexpr int64_t kTilesAhead = 4;
 
 class PatchTransform {

@@ -9,21 +9,22 @@
 namespace quench::codegen {
 
 // Tensors are NCHW<lanes>c. Patches of the input are transformed into scratch, as
-// [points][blocks][tiles][lanes]; each point's product with its weights is a GEMM by the micro-kernel,
-// whose pixels are tiles; results are transformed back. Two divisions of the work into tasks, as of direct convolution:
-//  * by panels of output channels: each range of tasks transforms the patches of a whole image, which are
-//  larger than the image and so take longer to come from another core. It takes all its panels through
-//  one point before the next: a point's patches stay in the nearest caches, and weights are read once.
-//  Results are transformed back at the end;
-//  * by groups of tiles: the transformed patches of a group stay in L2, and all panels run over them,
-//  whose results are transformed back one panel at a time.
+// [points][blocks][tiles][lanes]; each point's product with its weights is a GEMM by the
+// micro-kernel, whose pixels are tiles; results are transformed back. As in direct convolution, the
+// work is divided into tasks in one of two ways:
+//  * by panels of output channels: each range of tasks transforms the patches of a whole image
+//    itself, because they are larger than the image and would take longer to come from another
+//    core. It takes all its panels through one point before the next: a point's patches stay in the
+//    nearest caches, and weights are read once. Results are transformed back at the end;
+//  * by groups of tiles: the transformed patches of a group stay in L2, and all panels run over
+//    them; their results are transformed back one panel at a time.
 struct WinogradPlan {
   ConvShape shape;
   WinogradSize size;
   int lanes = 8;
   int64_t blocks = 1;   // of input channels
   int64_t vectors = 1;  // of output channels
-  // How the library's weights lie. Always used by those that are transformed at run time.
+  // The layout of the library's weights. Always used for weights that are transformed at run time.
   SharedPanels shared;
   Tile tile;  // of the micro-kernel: x tiles of the image by vectors
   PanelSplit panels;

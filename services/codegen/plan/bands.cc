@@ -106,8 +106,8 @@ class BandFormer {
     return true;
   }
 
-  // Where the steps from `first` on that go in bands end; `first` where there are none. Their storages
-  // then live as long as all of them.
+  // The end of the steps from `first` on that run in bands; `first` if there are none. Their
+  // storages then live as long as all of them.
   size_t EndOfBands(const Steps& steps, size_t first) {
     const CallStep* call = RowsAt(steps, first);
     if (call == nullptr) return first;
@@ -150,8 +150,8 @@ class BandFormer {
     return most;
   }
 
-  // Runs the tasks of the last call in so many turns that what lies between calls stays in a part of L2,
-  // and before each turn those of the others that it needs.
+  // Runs the tasks of the last call in turns, as many as it takes for the data between calls to
+  // stay in a part of L2, and before each turn those tasks of the other calls that it needs.
   void Order(BandsStep& bands) {
     std::vector<int> places;
     std::vector<CallStep*> calls;

@@ -22,9 +22,9 @@ class KerasArguments {
   std::optional<int64_t> Int(const std::string& name) const;
   std::optional<double> Number(const std::string& name) const;
   std::string Text(const std::string& name, const std::string& fallback = "") const;
-  // One integer counts as a list; nothing where an element is none.
+  // One integer counts as a list; nothing if an element is not an integer.
   std::optional<std::vector<int64_t>> Ints(const std::string& name) const;
-  // The input that the argument is, kNone where it is none.
+  // The input that the argument is, kNone if it is not an input.
   ValueId Tensor(const std::string& name) const;
   ValueId TensorIn(const nlohmann::json& value) const;
   // The same; numbers and lists of them become constants of the type of `like`.

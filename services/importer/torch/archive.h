@@ -32,7 +32,7 @@ class TorchArchive {
   // unpack.
   static absl::StatusOr<std::shared_ptr<const TorchArchive>> Open(TorchBytes file);
 
-  // Names as they are in the archive, less the folder that all of them lie in.
+  // Names as they are in the archive, minus the folder that all of them lie in.
   bool Has(const std::string& name) const { return entries_.contains(name); }
   std::vector<std::string> Names() const;
   // The whole entry, with its checksum verified. Entries stored without compression are not copied.

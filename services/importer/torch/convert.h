@@ -23,8 +23,9 @@ struct TorchRow {
 };
 
 std::span<const TorchRow> AllTorchRows();
-// The row of an operator whose arguments these can be: `kinds` has a letter for each positional one (KindOf), `names`
-// are those of the others. Null if there is none; of overloads the first that fits.
+// The row of an operator that accepts these arguments: `kinds` has a letter for each positional one
+// (KindOf), `names` are those of the others. Null if there is none; the first fitting one of
+// several overloads.
 struct TorchCallShape {
   std::string kinds;
   std::vector<std::string_view> names;

@@ -212,7 +212,7 @@ MaybeRatio SizeParser::Apply(std::string_view name, const std::vector<Ratio>& ar
 
 }  // namespace
 
-// {"s0": {"min_val": 2, "max_val": 64}}; without an end max_val is null, or the largest integer less one.
+// {"s0": {"min_val": 2, "max_val": 64}}; without an end max_val is null, or the largest integer minus one.
 ExportSizes::ExportSizes(const Json& program) {
   const Json* ranges = ExportMember(program, "range_constraints");
   if (ranges == nullptr || !ranges->is_object()) return;

@@ -5,11 +5,11 @@
 //       evenly over its bins that are not empty
 //   T = argmin sum_i p_i * log(p_i / q_i)      p, q: P, Q divided by their sums
 // Zeros, which every range has exactly, count no more than their neighbours. Few elements are
-// counted in fewer bins, or what is compared is chance. To P and Q all that lies beyond T is alike,
-// however far, and values of few kinds (an image's background) are, however many. So but for one
-// element in ten thousand, which is an outlier, clipping may not lose more than rounding does where
-// nothing is clipped: sum over |x| > T of (|x| - T)^2 <= count * step^2 / 12. The range is [-T, T]
-// cut to what was seen.
+// counted in fewer bins, because otherwise chance is compared. P and Q do not tell how far values
+// lie beyond T, nor how many there are of a few kinds (an image's background). Therefore, except
+// for one element in ten thousand, which is an outlier, clipping may not lose more than rounding
+// does if nothing is clipped: sum over |x| > T of (|x| - T)^2 <= count * step^2 / 12. The range is
+// [-T, T] cut to what was seen.
 // One-sided values of an asymmetric scheme have all its integers in [0, T], others half of them.
 #include <algorithm>
 #include <cmath>

@@ -9,8 +9,8 @@
 namespace quench::quantizer {
 namespace {
 
-// Where so many of the `counts` lie below, counted from `first_edge`; a bin's values lie evenly in
-// it.
+// The value below which `below` of the `counts` lie, counted from `first_edge`; a bin's values lie
+// evenly in it.
 double Quantile(std::span<const uint64_t> counts, double first_edge, double width, double below) {
   double passed = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
