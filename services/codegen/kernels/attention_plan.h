@@ -1,4 +1,5 @@
-// Attention as tiles: how the queries of a head are cut, and what of its keys lies in scratch at once.
+// Attention as tiles: how the queries of a head are divided, and which of its keys are in scratch
+// at once.
 #pragma once
 
 #include <optional>
@@ -27,8 +28,8 @@ struct AttentionPlan {
   Dim row_tasks = 1, tasks = 1;
   int64_t block = 0;    // keys at once
   bool single = false;  // all keys are one block, whose size is known
-  // Few queries read keys and values where they are, one query at a time: always, never, or where a run
-  // has so few.
+  // Whether few queries read keys and values in place, one query at a time: always, never, or if a
+  // run has few enough.
   bool few = false, many = true;
   // Scratch of a task, in bytes.
   int64_t keys_at = 0, values_at = 0, queries_at = 0, scores_at = 0, factors_at = 0;
@@ -36,7 +37,7 @@ struct AttentionPlan {
   int64_t scratch = 0;
 
   static constexpr int64_t kFewQueries = 4;
-  // Heads of queries for one of keys.
+  // Number of heads of queries for one head of keys.
   int64_t sharing() const { return shape.heads / shape.kv_heads; }
   int64_t task_rows() const { return task_tiles * rows.most; }
   int64_t key_vectors() const { return block / lanes; }  // of a block, rounded up to tiles

@@ -6,13 +6,13 @@
 
 namespace quench::codegen {
 
-// How the plan's copies are made; `zero` is LoadRunZero's of the input.
+// The copies in the plan; `zero` is LoadRunZero's of the input.
 PaddedRows CopiedRows(VectorBuilder& b, const ConvPlan& plan, const RunZero& zero);
 
 // Image n of the convolution's input, which is `source`.
 Ptr SourceImage(VectorBuilder& b, const ConvPlan& plan, Ptr source, Int n);
 
-// Copies of whole images, a row a task.
+// Copies whole images, one row per task.
 class ConvPreparation final : public VectorCode {
  public:
   ConvPreparation(Group group, ConvPlan plan, BufferMap buffers)

@@ -22,7 +22,7 @@ struct EpilogueOperand {
     kScalar,     // node input `input`: a constant of one element; packed as one vector of it
     kImmediate,  // `value`, a constant of the body; or a byte, node input `input`
     kNumber,     // node input `input`: one element that is computed while running
-    kTaken,      // node input `input`: a constant that the kernel's own packs hold; no step has it
+    kTaken,      // node input `input`: a constant in the kernel's own packs; no step uses it
   };
   Kind kind = kTensor;
   int input = -1;
@@ -43,10 +43,10 @@ struct Epilogue {
   std::vector<EpilogueStep> steps;  // the last one gives the output
   bool empty() const { return steps.empty(); }
 };
-// Whether it needs many registers of its own: exponentials and the like.
+// Whether it needs many registers of its own, for exponentials and the like.
 bool IsLong(const Epilogue& epilogue);
 
-// A node as kernels look at it: its compute node and the pointwise tail.
+// A node as kernels see it: its compute node and the pointwise tail.
 struct Group {
   const Graph* graph =
       nullptr;  // the graph that holds `root`: the body of a q.fused node, else the node's own
@@ -74,8 +74,8 @@ struct Group {
 
 // Reads an ordinary node or a q.fused one whose first node is the compute node, whose other nodes
 // are pointwise over the output's shape, on f32, f16, bf16, i32 and bytes, and that has one output.
-// f16 and bf16 are how values lie in memory: registers hold f32, which is rounded once, when it is
-// stored. `channel_axis` < 0 counts from the end. Nothing when the node has another form.
+// f16 and bf16 are storage types: registers hold f32, which is rounded once, when it is stored.
+// `channel_axis` < 0 counts from the end. Nothing when the node has another form.
 std::optional<Group> ReadGroup(const KernelRequest& request, int channel_axis);
 
 // The constant behind the root's input i in the outer graph, or null.
@@ -94,7 +94,7 @@ Candidate CandidateIn(const Layout& layout, const KernelRequest& request, const 
 // Index of buffers in the kernel ABI for a candidate of a node (kernel.h).
 class BufferMap {
  public:
-  // Once the candidate has its packs, and its preparation.
+  // Call it once the candidate has its packs and its preparation.
   BufferMap(const Node& node, const Candidate& candidate);
   int Input(int i) const { return inputs_[static_cast<size_t>(i)]; }
   int Workspace() const { return workspace_; }
@@ -110,7 +110,7 @@ class BufferMap {
   int scratch_ = 0;
 };
 
-// Where elements lie in tensors of one shape and layout: byte offsets for elements of each size.
+// Places of elements in tensors of one shape and layout: byte offsets for elements of each size.
 struct Place {
   Int words, halves, bytes;
   static Place Of(Int elements) { return {elements * 4, elements * 2, elements}; }
@@ -130,7 +130,7 @@ absl::StatusOr<Vec> EmitEpilogue(VectorBuilder& b, const Epilogue& epilogue,
                                  const BufferMap& buffers, Vec value,
                                  const std::function<Vec(int operand)>& load);
 
-// A result as it is stored: rounded where memory holds f16 or bf16.
+// A result in the form in which it is stored: rounded if memory holds f16 or bf16.
 Vec AsStored(VectorBuilder& b, DataType type, Vec value);
 
 // An operand of the epilogue for one vector at `place` of the output; `channel` is the byte offset
@@ -141,12 +141,12 @@ Vec LoadOperand(VectorBuilder& b, const EpilogueOperand& operand, const BufferMa
 // Stores results a vector at a time, in one layout blocked by channels.
 class ResultWriter {
  public:
-  // `packs` as PackEpilogue gave them. All are borrowed.
+  // `packs` are PackEpilogue's result. All are borrowed.
   ResultWriter(VectorBuilder& b, const Group& group, const BufferMap& buffers,
                const std::vector<int>& packs, int lanes)
       : b_(b), group_(group), buffers_(buffers), packs_(packs), lanes_(lanes) {}
-  // The epilogue of `value`, to `place`; `channel` as LoadOperand takes it. Only the first `count`
-  // lanes have a channel, others stay 0; invalid: all do.
+  // Applies the epilogue to `value` and stores the result at `place`; `channel` as in LoadOperand.
+  // Only the first `count` lanes have a channel, the others stay 0; invalid: all have one.
   void Store(const Place& place, Int channel, Vec value, Int count);
   // The first error.
   const absl::Status& status() const { return status_; }
@@ -160,7 +160,7 @@ class ResultWriter {
   absl::Status status_;
 };
 
-// The tensor operand whose memory the output may take: of its element size, and read by nothing but
+// The tensor operand whose memory the output may take: of the same element size, and read only by
 // the epilogue. -1: none.
 int InPlaceOperand(const Group& group);
 

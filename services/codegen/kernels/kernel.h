@@ -1,8 +1,8 @@
-// Kernels: the candidates that codegen chooses from, and what a chosen one is compiled to.
+// Kernels: the candidates that codegen chooses from, and the plans of chosen ones.
 //
 // Each kernel looks at a node (an ordinary one or a q.fused group), and proposes candidates or
 // declines. The joint choice of kernel and layout takes the cheapest combination, transforms
-// included. LLVM-free: what is emitted of a plan is in llvm/.
+// included. LLVM-free: machine code of plans is emitted in llvm/.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -22,7 +22,7 @@
 
 namespace quench::codegen {
 
-// How a tensor lies in memory. Row-major when everything is at its default. With a blocked axis,
+// The layout of a tensor in memory. Row-major when everything is at its default. With a blocked axis,
 // that axis is split into ceil(n / block) outer parts at its place and `block` innermost lanes:
 // block = 8 on axis 1 of NCHW is NCHW8c. Padding lanes hold 0 after every store. `halo` adds
 // rows/columns around the two last logical axes that hold `fill`; the producer writes them on every
@@ -50,8 +50,8 @@ struct PackSpec {
 
 class VectorBuilder;  // explicit vector code without LLVM headers: kernels/vector_builder.h
 
-// The plan of a hand-written kernel, and how it becomes code: all that the code depends on, values of
-// its own, so that it can be emitted when the graph is gone.
+// The plan of a hand-written kernel, and how it becomes code: it owns everything that the code
+// depends on, so that it can be emitted when the graph is gone.
 class VectorCode {
  public:
   virtual ~VectorCode() = default;
@@ -68,8 +68,8 @@ struct Preparation {
   double cost = 0;  // of the candidate's
 };
 
-// That a kernel's tasks go through the rows of images, those of a batch one after the other, from the
-// first on: some of its tasks can run when some rows of the input are there.
+// Says that a kernel's tasks go through the rows of images in order, and the images of a batch one
+// after the other: some of its tasks can run when only some rows of the input are there.
 struct RowOrder {
   int input = -1;  // of the node
   // For each task: rows of the input that must exist before it runs, and rows of the output that
@@ -87,20 +87,22 @@ struct Candidate {
   // Hand-written kernels only; nests get a plan once they are chosen.
   std::shared_ptr<const VectorCode> code = nullptr;
   std::optional<Preparation> preparation = std::nullopt;
-  // Each range of tasks begins with work that is cheaper repeated than shared: threads take one each.
+  // Each range of tasks begins with work that is cheaper to repeat than to share: threads take one
+  // range each.
   bool one_range = false;
   std::optional<RowOrder> rows = std::nullopt;
   Dim tasks = 1;
   Dim scratch_bytes = 0;  // per concurrent task
-  // Index into the node's inputs of one whose memory output 0 may take when that input dies here:
-  // every element of it is read before the same element of the output is written, and dims, element
-  // size and layout agree. -1: none.
+  // Index of the node's input whose memory output 0 may take when that input dies here: every
+  // element of it is read before the same element of the output is written, and dims, element size
+  // and layout agree. -1: none.
   int in_place = -1;
   // Bytes of `packs` beyond those of the weights themselves, which the library's size may forbid.
   int64_t extra_bytes = 0;
-  double performed = 1;  // share of the node's multiplications, as it is defined, that are done
-  std::string reason;    // for the compile report
-  std::string slow;  // why integers make this no faster than floats would be; empty where they do
+  double performed =
+      1;               // share of the multiplications in the node's definition that are really done
+  std::string reason;  // for the compile report
+  std::string slow;    // why integers make this no faster than floats; empty if they do
 };
 
 struct KernelRequest {
@@ -108,8 +110,9 @@ struct KernelRequest {
   const Node& node;
   const Target& target;
   int opt_level = 3;
-  bool winograd = true;   // whether its rounding, coarser than direct convolution's, is accepted
-  bool half_sums = true;  // whether short sums in f16 are, where the target has them
+  bool winograd =
+      true;  // whether Winograd's rounding, coarser than direct convolution's, is accepted
+  bool half_sums = true;  // whether short sums in f16 are accepted, if the target has them
 };
 
 // Machine code of one kernel is a function
@@ -145,7 +148,7 @@ struct KernelPlan {
   bool empty() const { return nest == nullptr && code == nullptr; }
 };
 
-// Loops, and how they are to be planned.
+// Loops, and options for planning them.
 struct Nest {
   loops::Function function;
   std::vector<Layout> layouts;  // of inputs, then outputs; missing ones are row-major
@@ -156,13 +159,14 @@ struct Nest {
 
 struct Kernel {
   std::string name;
-  // Appends candidates for the node; none is a polite refusal.
+  // Appends candidates for the node; appending none declines.
   void (*propose)(const KernelRequest&, std::vector<Candidate>&) = nullptr;
   // The loops of a candidate without code.
   absl::StatusOr<Nest> (*nest)(const KernelRequest&, const Candidate&) = nullptr;
 };
 
-// Whether a kernel for this node may fuse: kernels of bytes give the same bits on every CPU.
+// Whether a kernel for this node may fuse multiply-adds: kernels of bytes give the same bits on
+// every CPU.
 bool MayFuse(const KernelRequest& request);
 
 // kernels.def in order of preference; the reference nest is last and accepts every node that

@@ -1,5 +1,5 @@
-// Matrix products as the micro-kernel computes them: what a node's operands are, and how the work is
-// cut.
+// Matrix products as the micro-kernel computes them: the operands of a node, and the division of
+// the work.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ namespace quench::codegen {
 struct MatMulShape {
   std::optional<ByteRoot> bytes;        // of a MatMulInteger
   std::optional<StoredWeights> stored;  // of a q.weight_only_matmul
-  Dim batch = 1, m = 1, k = 1, n = 1;   // of bytes, k counts words of four; of pairs, of two
+  Dim batch = 1, m = 1, k = 1, n = 1;   // k counts words of four for bytes, of two for pairs
   std::optional<DataType> pairs;        // bf16 or f16 is multiplied as it is, two along k at once
   Dim depth = 0;                        // bytes of a row in memory
   bool a_batched = false, b_batched = false;
@@ -53,12 +53,12 @@ struct MatMulPlan {
   Dim rows_at = 0;  // of scratch, where rows are widened
   // Set only for constant bytes that are picked.
   std::optional<PickedPanels> picked() const;
-  // All rows that a task multiplies become f32 at its start, not those of a tile at a time.
+  // All rows that a task multiplies become f32 at its start, instead of a tile's rows at a time.
   bool widen_once = false;
 };
 
-// The root of a group as a product; nothing when the micro-kernel does not take it. May take a bias
-// out of the group's epilogue.
+// The root of a group as a product; nothing when the micro-kernel does not support it. May take a
+// bias out of the group's epilogue.
 std::optional<MatMulShape> ReadMatMulShape(const KernelRequest& request, Group& group);
 
 // Nothing where there is no such variation.

@@ -29,7 +29,7 @@ struct MicroReduction {
   const ByteRoot* bytes = nullptr;  // products of bytes instead of floats
   std::optional<DataType> pairs;    // products of pairs of bf16 or f16
   DataType weight_type =
-      DataType::kF32;  // of floats: f32, or f16 or bf16, widened as they are read
+      DataType::kF32;  // float weights: f32, or f16 or bf16, widened as they are read
   // Weights are integers, scaled block by block: each block has scales of its own if it has
   // `stored->block` channels, else all have the same.
   const StoredWeights* stored = nullptr;
@@ -82,14 +82,14 @@ struct MicroTile {
   bool results_in_memory = false;
 };
 
-// The type of both operands where the target multiplies pairs of them, a lane of 32 bits each.
+// The type of both operands if the target multiplies pairs of them, a lane of 32 bits each.
 std::optional<DataType> PairsOf(const KernelRequest& request, DataType x, DataType w);
 
 // Calls store(y, x, vector, value) for each accumulator once.
 void EmitMicroTile(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
                    const std::function<void(Int y, Int x, int vector, Vec value)>& store);
 
-// Sets what the tile reads of a panel beside its weights; `pack` is PackPickedPairs'.
+// Sets the pointers of the tile into a panel beside its weights; `pack` is PackPickedPairs'.
 void PointToPicks(VectorBuilder& b, const PickedPanels& panels, Ptr pack, Int panel,
                   MicroTile& tile);
 

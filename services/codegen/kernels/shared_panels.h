@@ -24,14 +24,15 @@ struct SharedPanels {
     return panels;
   }
   bool used() const { return lanes > 0; }
-  // Vectors of a tile, at most: tiles of two, and a single one at the end (SplitIntoPanels), never lie in
-  // a panel and in part of the next, for which Offset has no constant.
+  // Largest number of vectors of a tile: tiles of two, and a single one at the end
+  // (SplitIntoPanels), never lie in a panel and in part of the next, for which Offset has no
+  // constant.
   int64_t MostVectors() const { return used() && own < lanes ? 2 : 8; }
   int64_t parts() const { return lanes / own; }  // vectors of a panel
   int64_t elements() const { return rows * lanes; }
   // From the panel of a tile's first vector to its vector `v`, in elements.
   int64_t Offset(int64_t v) const { return v / parts() * elements() + v % parts() * own; }
-  // Where vector `vector` lies, from the first panel on.
+  // The place of vector `vector`, counted from the first panel on.
   Ptr At(Ptr first, Int vector, int64_t element_bytes) const {
     return first + (vector / parts() * (elements() * element_bytes) +
                     vector % parts() * (own * element_bytes));

@@ -1,4 +1,4 @@
-// Where integers save little, for a reason that lies around a kernel.
+// Cases in which integers save little, for a reason that lies around a kernel.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace quench::codegen {
 
-// As Candidate.slow, of a product or convolution, alone or as the root of a group: it has few
-// multiplications for the numbers that become integers for it alone, or it is computed in float
-// though what it reads is integers.
+// Text for Candidate.slow about a product or convolution, alone or as the root of a group: it has
+// few multiplications for the numbers that are quantized just for it, or it is computed in float
+// although its operands are integers.
 // Multiplications of a node, or of the root of a group, at typical sizes; 0 where it has none.
 double MultiplicationsOf(const Graph& graph, const Node& node);
 

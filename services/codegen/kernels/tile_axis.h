@@ -1,4 +1,4 @@
-// How kernels go through pixels in tiles and through output channels in panels.
+// Loops of kernels over pixels in tiles and over output channels in panels.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace quench::codegen {
 
-// Weights are cold in a network: while the tiles of a panel are computed, each fetches its slice of
-// the next panel.
+// Prefetching of weights, which are not in the cache when a layer starts: while the tiles of a
+// panel are computed, each fetches its share of the next panel.
 struct PanelPrefetch {
   int lines = 0;  // per body; 0: none
   int64_t slices = 1;

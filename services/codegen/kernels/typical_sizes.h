@@ -1,5 +1,5 @@
-// Sizes at which symbolic dims are judged when costs and placements are compared. Everything that
-// compares must use the same ones.
+// Typical sizes of symbolic dims, used to compare costs and placements. All comparisons must use
+// the same ones.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace quench::codegen {
 
 // The value of a dim when every input's symbol has its usual size (4 for the outermost axis, 64 for
-// others, within its range) and every runtime size its upper bound, else 64. Each symbol is evaluated
-// once: definitions share their operands. The table may grow in between.
+// others, within its range) and every runtime size its upper bound, else 64. Each symbol is
+// evaluated once, because definitions share their operands. The table may grow in between.
 class TypicalSizes {
  public:
   explicit TypicalSizes(const SymbolTable& symbols) : symbols_(symbols) {}

@@ -1,10 +1,9 @@
-// Explicit vector code without LLVM headers: what hand-written kernels are made of.
+// Explicit vector code without LLVM headers: hand-written kernels are written with it.
 //
 // Values are handles into the function being built; they are valid inside the loop or branch that
 // made them. A value that changes over iterations is a variable (a register after mem2reg).
-// Arithmetic on
-// constants folds as it is written, so strides may be constants or run-time sizes without the
-// kernel noticing, and `p + constant` becomes a displacement.
+// Arithmetic on constants folds as it is written, so strides may be constants or run-time sizes
+// without the kernel noticing, and `p + constant` becomes a displacement.
 //
 //   PtrVar w = b.Var(weights);
 //   b.For(b.I(0), channels, 1, [&](Int) {
@@ -81,7 +80,7 @@ enum class BytesForm : uint8_t {
   kPairs,       // x is u8: pairs of products are added in i16, so for neighbours (2 i, 2 i + 1)
                 // 255 (w0 + w1) over the positive ones, and likewise the negative ones, fits i16
   kPicked,      // as kPairs, of bytes in an order that fulfils this (picked_pairs.h)
-  kMagnitudes,  // x is i8: |x| times w with the sign of x, in pairs; no weight is -128
+  kMagnitudes,  // x is i8: |x| is multiplied by w with the sign of x, in pairs; no weight may be -128
   kWords,       // x and w are pairs of i16 in place of four bytes
 };
 struct BytesOperand {
@@ -125,7 +124,7 @@ class VectorBuilder {
 
   virtual Vec Constant(DataType type, double value, int lanes) = 0;
   Vec F(double value, int lanes) { return Constant(DataType::kF32, value, lanes); }
-  virtual Vec Splat(Vec part, int lanes) = 0;  // the lanes of `part`, 1, 2 or 4, over and over
+  virtual Vec Splat(Vec part, int lanes) = 0;  // the lanes of `part`, 1, 2 or 4, repeated
   virtual Vec SplatLane(Vec vector, int lane, int lanes) = 0;
   virtual Vec Apply(VecOp op, Vec a, Vec b) = 0;
   // a * b + c: fused where the target has it, else two roundings.
@@ -134,22 +133,23 @@ class VectorBuilder {
   // result is sum[l] + the four products of the bytes of x[l] and w[l]. Exact, modulo 2^32, under
   // the condition that the form states (BytesForm). `x` is what BytesOperand gave for this form.
   virtual Vec AddProducts(BytesForm form, Vec sum, const BytesOperand& x, Vec w) = 0;
-  // The same of bf16, where the target has an instruction for it (Target::add_products_bf16): lane l
-  // is sum[l], of f32, + the two products of the halves of x[l] and w[l], whose lanes are i32.
+  // The same for bf16, if the target has an instruction for it (Target::add_products_bf16): lane l
+  // is the f32 sum[l] plus the two products of the halves of x[l] and w[l], whose lanes are i32.
   virtual Vec AddProductsOfBfloats(Vec sum, Vec x, Vec w) = 0;
-  // Where the target has it (Target::sums_halves), of i32 lanes that hold two f16 each: each half of
+  // If the target has it (Target::sums_halves), for i32 lanes that hold two f16 each: each half of
   // the result is sum + x * w of these halves, rounded to f16 once.
   virtual Vec AddProductsOfHalves(Vec sum, Vec x, Vec w) = 0;
-  // The two halves of each lane of such sums, added in f16: f32, of `a` and of `b`.
+  // The two halves of each lane of such sums, added in f16 and widened to f32, for `a` and for `b`.
   virtual std::pair<Vec, Vec> SumsOfHalves(Vec a, Vec b) = 0;
-  // Bytes of `x`, i32 lanes in which the same 4, 8 or 16 bytes lie over and over: lane l of the
-  // result has those whose numbers the bytes of picks[l] are. Only where Target::pick_of_16.
+  // Picks bytes of `x`, whose i32 lanes repeat the same 4, 8 or 16 bytes: lane l of the result has
+  // the bytes whose indices are the bytes of picks[l]. Only with Target::pick_of_16.
   virtual Vec PickBytes(Vec x, Vec picks) = 0;
-  // `flip` changes between i8 and u8 first: every byte's highest bit.
+  // `flip` first converts between i8 and u8, by changing every byte's highest bit.
   virtual BytesOperand PrepareBytes(BytesForm form, Vec x, bool flip) = 0;
   virtual Vec Sum(Vec value) = 0;      // of all lanes: of i32, modulo 2^32; of f32, halves first
   virtual Vec Largest(Vec value) = 0;  // of all lanes, of f32 without NaN
-  // Lane r of result c is lane c of row r: as many vectors of f32 as they have lanes, 4 or more.
+  // Lane r of result c is lane c of row r. The number of vectors of f32 equals the number of their
+  // lanes, 4 or more.
   virtual std::vector<Vec> Transposed(std::span<const Vec> rows) = 0;
   virtual Vec ToI32(Vec value) = 0;  // of integers, and of f32 whole numbers that fit
   virtual Vec ToF32(Vec value) = 0;  // of integers
@@ -162,8 +162,8 @@ class VectorBuilder {
   virtual absl::StatusOr<Vec> Apply(const loops::ScalarFunction& function,
                                     std::span<const Vec> operands) = 0;
 
-  // Memory of the function's own, aligned as vectors are; its contents are undefined on entry. Few
-  // KiB: it lies on the stack.
+  // Memory for this function only, on the stack, so a few KiB at most; aligned as vectors are. Its
+  // contents are undefined on entry.
   virtual Ptr Stack(int64_t bytes) = 0;
 
   virtual IntVar Variable(Int initial) = 0;
@@ -182,8 +182,8 @@ class VectorBuilder {
   virtual void If(Bool condition, const std::function<void()>& then,
                   const std::function<void()>& otherwise) = 0;
   void If(Bool condition, const std::function<void()>& then) { If(condition, then, nullptr); }
-  // Loads that follow are not moved before those that precede, so that their registers are not in use
-  // longer than they are written here.
+  // A barrier: loads that follow are not moved before loads that precede, so that their registers
+  // are not in use longer than written here.
   virtual void KeepLoadsInOrder() = 0;
   virtual int Registers() const = 0;  // Target::vector_registers
   // Hint: the line at `address` is read soon; never faults. `level` 1 is the nearest cache.

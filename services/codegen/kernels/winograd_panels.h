@@ -1,4 +1,4 @@
-// A convolution's weights as the Winograd kernel streams them.
+// A convolution's weights in the order in which the Winograd kernel streams them.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Winograd's minimal filtering F(m x m, r x r): m x m outputs of an r x r convolution from (m + r - 1)^2
-// multiplications a channel instead of m^2 r^2.
+// Winograd's minimal filtering F(m x m, r x r): m x m outputs of an r x r convolution from (m + r -
+// 1)^2 multiplications per channel instead of m^2 r^2.
 //
 //   Y = A^T [ (G g G^T) . (B^T d B) ] A
 //
@@ -20,14 +20,14 @@ struct WinogradSize {
   int taps = 3;     // r
   int side() const { return outputs + taps - 1; }
   int points() const { return side() * side(); }
-  // Whether there are points for it: a side of 4, 6 or 8.
+  // Whether there are points for this size: a side of 4, 6 or 8.
   bool valid() const { return outputs > 1 && taps > 1 && side() <= 8 && side() % 2 == 0; }
 };
 
-// G g of a row or column of taps: side() values.
+// G g for a row or column of taps: side() values.
 std::vector<double> WinogradWeights(const WinogradSize& size, std::span<const double> taps);
 
-// The same of vectors, in f32.
+// The same for vectors, in f32.
 std::vector<Vec> WinogradFilter(VectorBuilder& b, const WinogradSize& size,
                                 std::span<const Vec> taps);
 
