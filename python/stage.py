@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Puts the package `quench` together as a wheel has it: stage.py FOLDER [--compiler CC]
 
-FOLDER/quench then has the modules, the declarations of the runtime's headers as cffi takes them, the descriptors of
-the wire contract, and the runtime, built from its sources: C11 that needs libc and threads alone.
+FOLDER/quench then has the modules, the project's version, the declarations of the runtime's headers as cffi takes them,
+the descriptors of the wire contract, and the runtime, built from its sources: C11 that needs libc and threads alone.
 """
 
 import argparse
@@ -14,6 +14,14 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUNTIME = ROOT / "common/runtime"
 HEADERS = ("abi.h", "quench_rt.h")
+
+
+def version() -> str:
+    """The project's, whose only place is CMakeLists.txt."""
+    found = re.search(r"^project\(quench VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), flags=re.M)
+    if found is None:
+        raise SystemExit("stage.py: CMakeLists.txt has no line `project(quench VERSION ...`")
+    return found[1]
 
 
 def declarations() -> str:
@@ -28,6 +36,7 @@ def declarations() -> str:
 def stage(folder: pathlib.Path, compiler: str = "cc") -> pathlib.Path:
     package = folder / "quench"
     shutil.copytree(ROOT / "python/quench", package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "_version").write_text(version() + "\n")
     (package / "_cdef.h").write_text(declarations())
     # Sets of descriptors, one behind the other, are one set.
     contracts = [ROOT / "tests/cases/proto" / name for name in ("upstream.binpb", "contracts.binpb")]

@@ -205,7 +205,7 @@ typedef struct quench_model {
   const char* name;
   const char* uuid;        /* 8-4-4-4-12 lower-case hex */
   const char* fingerprint; /* of the graph: 64 hex digits */
-  const char* producer;    /* "quench 0.1.0" */
+  const char* producer;    /* "quench VERSION" */
   uint32_t num_inputs, num_outputs, num_symbols, num_variants;
   const quench_tensor_info* const* inputs;
   const quench_tensor_info* const* outputs;

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import importlib
+import pathlib
 from typing import TYPE_CHECKING, Any
 
 from quench.engine import Benchmark, Engine, Quantization, State, TensorInfo
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
 # Names in quench[client], whose packages an engine does without.
 _CLIENT = {"Client": "client", "IR": "ir", "Workflow": "workflow", "from_keras": "loading", "from_onnx": "loading",
            "from_tensorflow": "loading", "from_tflite": "loading", "from_torch": "loading", "load": "loading"}
+
+
+# stage.py writes it: the version of the whole project.
+__version__: str = pathlib.Path(__file__).with_name("_version").read_text().strip()
 
 
 def __getattr__(name: str) -> Any:
