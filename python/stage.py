@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Puts the package `quench` together as a wheel has it: stage.py FOLDER [--compiler CC]
+"""Puts the package `quench` together as a wheel has it: stage.py FOLDER [--compiler CC] [--programs DIR]
 
 FOLDER/quench then has the modules, the project's version, the declarations of the runtime's headers as cffi takes them,
 the descriptors of the wire contract, and the runtime, built from its sources: C11 that needs libc and threads alone.
+With --programs, FOLDER/quench/bin has the compiler and the gateway of that folder, and FOLDER/quench_program.py is what the
+command `quench` starts.
 """
 
 import argparse
@@ -33,7 +35,11 @@ def declarations() -> str:
     return "\n".join(lines) + "\n"
 
 
-def stage(folder: pathlib.Path, compiler: str = "cc") -> pathlib.Path:
+# What they are built as: `quench-remote` is `quench` with the calls to gateways in it.
+PROGRAMS = {"quench": "quench-remote", "quench-serve": "quench-serve"}
+
+
+def stage(folder: pathlib.Path, compiler: str = "cc", programs: pathlib.Path | None = None) -> pathlib.Path:
     package = folder / "quench"
     shutil.copytree(ROOT / "python/quench", package, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "_version").write_text(version() + "\n")
@@ -44,6 +50,11 @@ def stage(folder: pathlib.Path, compiler: str = "cc") -> pathlib.Path:
     sources = sorted(RUNTIME.glob("*.c"))
     subprocess.run([compiler, "-std=c11", "-O2", "-DNDEBUG", "-fPIC", "-shared", "-pthread", f"-I{ROOT}",
                     "-Wl,--strip-all", "-o", package / "libquench_rt.so", *sources, "-ldl"], check=True)
+    if programs is not None:
+        shutil.copy(ROOT / "python/quench_program.py", folder)
+        (package / "bin").mkdir()
+        for name, built in PROGRAMS.items():
+            subprocess.run(["install", "-m", "755", "-s", programs / built, package / "bin" / name], check=True)
     return package
 
 
@@ -51,5 +62,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=pathlib.Path, help="where quench/ appears; it must not have one")
     parser.add_argument("--compiler", default="cc", help="a C compiler, of another machine too (default: cc)")
+    parser.add_argument("--programs", type=pathlib.Path, help="has quench-remote and quench-serve (default: no programs)")
     arguments = parser.parse_args()
-    print(stage(arguments.folder, arguments.compiler))
+    print(stage(arguments.folder, arguments.compiler, arguments.programs))

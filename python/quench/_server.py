@@ -13,12 +13,16 @@ from quench.errors import UnavailableError
 
 
 def program() -> str:
-    """QUENCH_BIN (the program `quench`, `quench-serve` beside it, or the folder that has both), or `quench` in PATH."""
+    """QUENCH_BIN (the program `quench`, `quench-serve` beside it, or the folder that has both), or the one that a wheel brings, or
+    `quench` in PATH."""
     named = os.environ.get("QUENCH_BIN")
     if named and pathlib.Path(named).is_dir():
         named = str(pathlib.Path(named) / "quench")
     if named and pathlib.Path(named).name == "quench-serve":  # which `quench serve` runs
         named = str(pathlib.Path(named).with_name("quench"))
+    brought = pathlib.Path(__file__).resolve().with_name("bin") / "quench"
+    if not named and brought.exists():
+        return str(brought)
     found = shutil.which(named or "quench")
     if found is None:
         raise UnavailableError(
