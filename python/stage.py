@@ -42,6 +42,8 @@ PROGRAMS = {"quench": "quench-remote", "quench-serve": "quench-serve"}
 def stage(folder: pathlib.Path, compiler: str = "cc", programs: pathlib.Path | None = None) -> pathlib.Path:
     package = folder / "quench"
     shutil.copytree(ROOT / "python/quench", package, ignore=shutil.ignore_patterns("__pycache__"))
+    # Clients are generated from the contracts, which are not part of the package.
+    shutil.copytree(ROOT / "examples", package / "_examples", ignore=shutil.ignore_patterns("clients", "__pycache__"))
     (package / "_version").write_text(version() + "\n")
     (package / "_cdef.h").write_text(declarations())
     # Sets of descriptors, one behind the other, are one set.
@@ -60,6 +62,7 @@ def stage(folder: pathlib.Path, compiler: str = "cc", programs: pathlib.Path | N
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--version", action="version", version=version())
     parser.add_argument("folder", type=pathlib.Path, help="where quench/ appears; it must not have one")
     parser.add_argument("--compiler", default="cc", help="a C compiler, of another machine too (default: cc)")
     parser.add_argument("--programs", type=pathlib.Path, help="has quench-remote and quench-serve (default: no programs)")

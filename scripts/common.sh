@@ -11,7 +11,7 @@ build_packages=(
 # The C library of the other 64-bit machine: `quench compile --with-runtime` has a runtime for both.
 if [ "$(uname -m)" = aarch64 ]; then build_packages+=(libc6-dev-amd64-cross); else build_packages+=(libc6-dev-arm64-cross); fi
 test_packages=(
-  libgtest-dev libonnx-testdata openssl python3 python3-venv python3-yaml python3-jsonschema python3-numpy python3-cffi python3-grpcio prometheus
+  libgtest-dev libonnx-testdata openssl python3 python3-venv python3-yaml python3-jsonschema python3-numpy python3-cffi python3-grpcio python3-pil prometheus
   libclang-rt-19-dev clang-format-19 clang-tidy-22
   qemu-user gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf libc6-dev-armhf-cross
   gcc-arm-linux-gnueabi libc6-dev-armel-cross gcc-i686-linux-gnu libc6-dev-i386-cross age)
@@ -144,12 +144,12 @@ need_litert() {
 # it cannot be had, those tests skip and say so.
 need_notebook() {
   local venv=$root/build/notebook-venv log
-  "$venv/bin/python" -c "import nbclient, ipykernel, mypy, pyright, tqdm, grpc, cffi, numpy" 2>/dev/null && return 0
+  "$venv/bin/python" -c "import nbclient, ipykernel, mypy, pyright, tqdm, grpc, cffi, numpy, PIL" 2>/dev/null && return 0
   [ "$1" -eq 1 ] || return 0
   rm -rf "$venv"
   log=$(mktemp)
   if ! { python3 -m venv "$venv" &&
-    timeout 600 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 numpy cffi grpcio protobuf tqdm \
+    timeout 600 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 numpy cffi grpcio protobuf tqdm pillow \
       ipywidgets nbclient ipykernel mypy pyright grpc-stubs types-protobuf types-cffi types-tqdm; } >"$log" 2>&1; then
     echo "no notebook to try the Python package in: $(grep -i error "$log" | tail -n 1)"
     rm -rf "$venv"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/runtime/quench_rt.h"
+#include <quench_rt.h>
 
 static void print_values(const quench_rt_tensor* tensor) {
   int64_t count = 1;

@@ -12,9 +12,9 @@ from support import yaml
 
 ROOT = support.ROOT
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-PAGES = [ROOT / "README.md", *DOCS, ROOT / "tests/clients/README.md",
+PAGES = [ROOT / "README.md", *DOCS, ROOT / "examples/README.md", ROOT / "examples/clients/README.md",
          *sorted(path for top in ("common", "services") for path in (ROOT / top).rglob("README.md"))]
-SOURCES = ("common", "services", "proto", "tests", "bench", "scripts", "docker")
+SOURCES = ("common", "services", "proto", "tests", "bench", "scripts", "docker", "examples")
 MAX_COLUMNS = 120
 README_LINES, FOLDER_LINES = 150, 30
 
@@ -78,7 +78,7 @@ class Form(unittest.TestCase):
         self.assertLessEqual(len(page("README.md").splitlines()), README_LINES)
 
     def test_lines_are_short(self):
-        long = [f"{relative(path)}:{number}: {len(line)} columns" for path in PAGES if path.parent != ROOT / "tests/clients"
+        long = [f"{relative(path)}:{number}: {len(line)} columns" for path in PAGES if path.parent != ROOT / "examples/clients"
                 for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > MAX_COLUMNS]
         self.assertEqual([], long)
 

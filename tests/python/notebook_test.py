@@ -22,6 +22,7 @@ try:
     import nbclient
     import nbformat
     import numpy as np  # noqa: F401
+    import PIL  # noqa: F401
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
@@ -89,6 +90,13 @@ class NotebookTest(unittest.TestCase):
             self.assertIn("workflow", text_of(outputs))  # the bars
             self.assertTrue((FOLDER / "new/model.so").exists())
             self.assertIn("(1, 10)", text_of(notebook.run("print(logits.shape)")))
+
+    def test_example(self):
+        subprocess.run([sys.executable, "-m", "quench.examples", "examples"], cwd=FOLDER, check=True, stdout=subprocess.DEVNULL)
+        notebook = nbformat.read(FOLDER / "examples/notebook/digits.ipynb", as_version=4)
+        nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3",
+                                resources={"metadata": {"path": str(FOLDER / "examples/notebook")}}).execute()
+        self.assertIn("the same digits", text_of(notebook.cells[-1].outputs))
 
     def test_interrupts(self):
         with Notebook() as notebook:

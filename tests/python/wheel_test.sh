@@ -37,7 +37,7 @@ command -v qemu-aarch64 >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/nul
 python3 -m zipfile -e wheels/*_aarch64.whl arm
 if compgen -G "arm/*.dist-info/entry_points.txt" >/dev/null; then echo "a wheel without programs has a command"; exit 1; fi
 clean/bin/quench compile m.onnx -o arm/out --target aarch64 --progress none
-aarch64-linux-gnu-gcc -std=c11 -I"$root" "$root/examples/c/demo.c" arm/quench/libquench_rt.so -o arm/demo
+aarch64-linux-gnu-gcc -std=c11 -I"$root" -I"$root/common/runtime" "$root/examples/c/demo.c" arm/quench/libquench_rt.so -o arm/demo
 said=$(LD_LIBRARY_PATH=$work/arm/quench qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH="$work/arm/quench" arm/demo arm/out/model.so)
 echo "$said"
 grep -q logits <<<"$said"

@@ -158,7 +158,7 @@ TEST(FaultsTest, KilledProcessesCostAttemptsAndNothingElse) {
   EXPECT_GT(hits, 0);
 }
 
-// The client retries as tests/clients/README.md says; it sees no error.
+// The client retries as examples/clients/README.md says; it sees no error.
 TEST(FaultsTest, RestartsUnderLoadLoseNothing) {
   Cluster cluster;
   User user(cluster);

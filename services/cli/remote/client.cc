@@ -311,7 +311,7 @@ class Client final : public GatewayClient {
   }
 
  private:
-  // By the retry policy of tests/clients/README.md, for calls that may be repeated.
+  // By the retry policy of examples/clients/README.md, for calls that may be repeated.
   template <typename Request, typename Response>
   absl::Status Call(grpc::Status (pb::Workflows::Stub::*method)(grpc::ClientContext*,
                                                                 const Request&, Response*),

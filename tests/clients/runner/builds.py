@@ -30,7 +30,7 @@ class Failed(Exception):
 
 def build(language, root, work):
     """The words that start the client. Its folder lies as deep as the original: `../../../proto` is there from both."""
-    source = root / "tests" / "clients" / language
+    source = root / "examples" / "clients" / language
     folder = work / language
     command = globals()[f"needs_{language}"](source)
     stamp = stamp_of(command, source, root / "proto")

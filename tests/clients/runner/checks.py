@@ -218,8 +218,9 @@ def check_quantize(checks, gateway):
 def check_coexistence(checks, _):
     """Python only: googleapis' own packages in the same process, before and after ours."""
     python, client = checks.command
+    test = pathlib.Path(__file__).resolve().parent.parent / "coexistence_test.py"
     for first in ("ours", "theirs"):
-        words = [python, pathlib.Path(client).with_name("coexistence_test.py"), first]
+        words = [python, test, pathlib.Path(client).with_name("gen"), first]
         done = subprocess.run(words, capture_output=True, text=True)
         if done.returncode != 0:
             raise Failed(f"coexistence_test.py {first}:\n{done.stdout}{done.stderr}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Our stubs and googleapis-common-protos in one process: their descriptors are equal, so neither refuses the other.
 
-Run with `ours` or `theirs`, whose modules are then loaded first. Exits 1 with what differs.
+Run with the folder of our stubs and `ours` or `theirs`, whose modules are then loaded first. Exits 1 with what differs.
 """
 
 import importlib
@@ -10,7 +10,6 @@ import importlib.util
 import pathlib
 import sys
 
-GEN = pathlib.Path(__file__).resolve().parent / "gen"
 SHARED = ["google/api/annotations", "google/api/client", "google/api/field_behavior", "google/api/http", "google/api/launch_stage",
           "google/api/resource", "google/longrunning/operations", "google/rpc/code", "google/rpc/error_details", "google/rpc/status"]
 
@@ -25,8 +24,8 @@ def load(folder, name, alias):
 
 def main():
     theirs_folder = pathlib.Path(importlib.metadata.distribution("googleapis-common-protos").locate_file(""))
-    folders = {"ours": GEN, "theirs": theirs_folder}
-    first = sys.argv[1]
+    folders = {"ours": pathlib.Path(sys.argv[1]).resolve(), "theirs": theirs_folder}
+    first = sys.argv[2]
     second = "theirs" if first == "ours" else "ours"
     # The second's imports are found in the folder of the first, as in a program that mixes both.
     sys.path.insert(0, str(folders[second]))
