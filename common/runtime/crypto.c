@@ -57,11 +57,25 @@ static int find(void* library, const char* name, void* function, size_t size) {
 
 #define FIND(name) find(library, #name, &lib.name, sizeof lib.name)
 
+/* A libcrypto of version 3 that the program has linked, whatever its file is called: wheels and
+ * packages bring copies under names of their own. A second one beside it would call into the first,
+ * which need not be of the same release. */
+static int is_linked(void) {
+  unsigned (*major)(void);
+  void* symbol = dlsym(RTLD_DEFAULT, "OPENSSL_version_major");
+  if (symbol == NULL) return 0;
+  memcpy(&major, &symbol, sizeof major);
+  return major() == 3;
+}
+
 static void load(void) {
-  void* library = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
-  if (library == NULL) {
-    snprintf(problem, sizeof problem, "OpenSSL's libcrypto.so.3 cannot be loaded: %s", dlerror());
-    return;
+  void* library = RTLD_DEFAULT;
+  if (!is_linked()) {
+    library = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+      snprintf(problem, sizeof problem, "OpenSSL's libcrypto.so.3 cannot be loaded: %s", dlerror());
+      return;
+    }
   }
   (void)(FIND(EVP_CIPHER_CTX_new) && FIND(EVP_CIPHER_CTX_free) && FIND(EVP_chacha20_poly1305) &&
          FIND(EVP_CipherInit_ex) && FIND(EVP_CipherUpdate) && FIND(EVP_CipherFinal_ex) &&

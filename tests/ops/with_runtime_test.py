@@ -4,7 +4,9 @@
 Usage: with_runtime_test.py BUILD_DIR
 """
 
+import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -56,9 +58,25 @@ endforeach()
 file(WRITE ${CMAKE_BINARY_DIR}/model ${quench_model_digits})
 """
 
+# Opens an encrypted library, and prints the libraries that the program then has.
+ENCRYPTED = r"""
+#include <quench_rt.h>
+#include <stdio.h>
+int main(int count, char** words) {
+  quench_rt_error error;
+  quench_rt_model* model;
+  char line[4096];
+  if (count < 3) return 9;
+  if (quench_rt_open_encrypted(words[1], words[2], "correct horse", &model, &error)) return puts(error.text), 1;
+  FILE* maps = fopen("/proc/self/maps", "r");
+  while (fgets(line, sizeof line, maps) != NULL) fputs(line, stdout);
+  return 0;
+}
+"""
 
-def execute(*command):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=PATIENCE)
+
+def execute(*command, **options):
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=PATIENCE, **options)
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, command))}: {done.stdout}{done.stderr}")
     return done.stdout
@@ -94,6 +112,27 @@ class WithRuntimeTest(unittest.TestCase):
         there = self.said("aarch64", "-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64", f"-DCMAKE_C_COMPILER={compiler}",
                           emulator=(emulator, "-L", "/usr/aarch64-linux-gnu"))
         self.assertEqual(self.said("host"), there)
+
+    def test_a_libcrypto_that_is_linked_under_another_name_is_the_only_one(self):
+        """As in wheels: a second one, of another release, would call into the first."""
+        listed = execute("/sbin/ldconfig", "-p")
+        system = re.search(r"libcrypto\.so\.3 .*x86-64.* => (\S+)", listed)
+        if system is None:
+            self.skipTest("no libcrypto to give another name to")
+        (self.folder / "password").write_text("correct horse")
+        out = self.folder / "sealed"
+        execute(BUILD / "bin/quench", "compile", DIGITS, "--with-runtime", "--output", out, "--encrypt", "--password-file",
+                self.folder / "password")
+        (self.folder / "main.c").write_text(ENCRYPTED)
+        program = self.folder / "program"
+        execute("cc", f"-I{out}", self.folder / "main.c", out / "libquench_rt.a", "-lpthread", "-ldl", "-o", program)
+        renamed = self.folder / "libother.so"
+        renamed.write_bytes(pathlib.Path(system[1]).read_bytes().replace(b"libcrypto.so.3", b"libcryptz.so.3"))
+        words = (program, out / "model.so", out / "modelKey.bin")
+        self.assertIn("libcrypto.so.3", execute(*words))
+        printed = execute(*words, env={**os.environ, "LD_PRELOAD": str(renamed)})
+        self.assertIn("libother.so", printed)
+        self.assertNotIn("libcrypto.so", printed)
 
     def test_what_there_is_no_runtime_for_is_refused_at_once(self):
         out = self.folder / "out"
