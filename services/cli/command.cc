@@ -39,7 +39,10 @@ constexpr char kFooter[] = R"(Examples:
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 unavailable, 4 not permitted, 130 cancelled.)";
 
+constexpr char kUsage[] = "quench.cli.usage";
+
 int ExitCode(const absl::Status& status) {
+  if (status.GetPayload(kUsage)) return 2;
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return 0;
@@ -78,6 +81,11 @@ int Report(const absl::Status& status) {
 }
 
 }  // namespace
+
+absl::Status UsageError(absl::Status status) {
+  if (!status.ok()) status.SetPayload(kUsage, absl::Cord());
+  return status;
+}
 
 int Main(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_color_mt("quench"));

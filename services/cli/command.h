@@ -14,6 +14,9 @@ namespace quench::cli {
 // What a command runs with once its options are parsed.
 using Action = std::function<absl::Status(const StepContext&)>;
 
+// The same status as a mistake in the command line, which ends the program with exit code 2.
+absl::Status UsageError(absl::Status status);
+
 struct Command {
   std::string_view name;
   std::string_view summary;

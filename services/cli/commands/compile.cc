@@ -384,7 +384,7 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
     return InvalidArgument("--tune-seconds needs --opt-level 4, not {}", args.codegen.opt_level);
   }
   if (UsesGateway(*args.gateway)) QUENCH_RETURN_IF_ERROR(BeginThere());
-  QUENCH_RETURN_IF_ERROR(CheckQuantization(args));
+  QUENCH_RETURN_IF_ERROR(UsageError(CheckQuantization(args)));
   if (args.model->float16 && !args.job.calibration.empty()) {
     QUENCH_ASSIGN_OR_RETURN(args.model->magnitudes, MagnitudesOf(args.job.calibration, *args.model,
                                                                  args.how->rescue, context));
@@ -605,7 +605,7 @@ Action DeclareCompile(const Options& options) {
   options.Examples(kCompileExamples);
   return [args](const StepContext& context) {
     args->job.samples.sizes = TakeDataSizes(*args->model, SizeIs::kOfModel);
-    if (args->stop_after.empty()) QUENCH_RETURN_IF_ERROR(ResolveTargets(*args));
+    if (args->stop_after.empty()) QUENCH_RETURN_IF_ERROR(UsageError(ResolveTargets(*args)));
     return RunCompile(*args, context);
   };
 }

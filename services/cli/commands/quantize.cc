@@ -110,11 +110,10 @@ absl::Status RunQuantize(const QuantizeArgs& args, const StepContext& context) {
   rounding.samples.images = args.images;
   QUENCH_ASSIGN_OR_RETURN(budget.format, SampleFormatOf(args.images));
   if (args.calibration.empty() && !args.type_given) {
-    return InvalidArgument(
-        "there are no statistics to take ranges from: --calibration FILE, which `quench calibrate` "
-        "makes of samples; "
-        "or --type dynamic (each run finds its ranges, often slower than float), or --type "
-        "weights");
+    return UsageError(InvalidArgument(
+        "no statistics to derive ranges from: give --calibration FILE (from `quench calibrate`), "
+        "--type dynamic (each run measures its ranges, often slower than float) or --type "
+        "weights"));
   }
   QUENCH_ASSIGN_OR_RETURN(const QuantizedModel quantized, UsesGateway(*args.gateway)
                                                               ? MadeThere(args, context)
