@@ -28,6 +28,7 @@ from quench.errors import (
     InputError,
     LibraryError,
     OutOfMemoryError,
+    OutputExistsError,
     QuenchError,
     UnavailableError,
 )
@@ -76,6 +77,7 @@ __all__ = [
     "InputError",
     "LibraryError",
     "OutOfMemoryError",
+    "OutputExistsError",
     "Quantization",
     "QuenchError",
     "State",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import pathlib
 import struct
+from collections.abc import Sequence
 from typing import Any, Optional
 
 from quench._gateway import Gateway, message
+from quench._modules import write_text
 from quench._runtime import check, ffi, lib
-from quench.errors import InputError
+from quench.errors import InputError, OutputExistsError
 
 
 def section(library: bytes, wanted: str) -> bytes:
@@ -71,7 +73,7 @@ class Files:
     """The files that `compile` writes into a folder: refused before the work if one would replace something."""
 
     def __init__(self, folder: pathlib.Path, library: str, *, password: Optional[str], recipient: Optional[str],
-                 export_metadata: bool, force_overwrite: bool) -> None:
+                 export_ir: bool, export_metadata: bool, force_overwrite: bool) -> None:
         if password is not None and recipient is not None:
             raise InputError("a library is encrypted with a password or to a recipient, not both")
         if (password is not None or recipient is not None) and library != "model.so":
@@ -80,14 +82,18 @@ class Files:
             raise InputError("the password is empty")
         self._password, self._recipient, self._metadata = password, recipient, export_metadata
         self._folder, self.library = folder, folder / library
-        names = [library, "model.h"] + ["modelKey.bin"] * (password is not None) + ["metadata.json"] * export_metadata
+        if folder.exists() and not folder.is_dir():
+            raise OutputExistsError(f"`{folder}` exists and is no folder; output_path= names another one")
+        names = [library, "model.h"] + ["modelKey.bin"] * (password is not None) + ["model.ir.txt"] * export_ir
+        names += ["metadata.json"] * export_metadata
         taken = [folder / name for name in names if (folder / name).exists()]
         if taken and not force_overwrite:
-            raise FileExistsError(f"`{taken[0]}` exists; force_overwrite=True replaces it")
+            raise OutputExistsError(f"`{taken[0]}` exists; force_overwrite=True replaces it")
         self._replaces = self.library in taken and library == "model.so"
 
-    def write(self, gateway: Gateway, library: Any, header: Any, report: Any, model: str, uuid: str = "") -> pathlib.Path:
-        """Digests of what was made; the path of the library."""
+    def write(self, gateway: Gateway, library: Any, header: Any, report: Any, model: str, uuid: str = "",
+              ir: Optional[tuple[Any, Sequence[Any]]] = None) -> pathlib.Path:
+        """Digests of what was made, of a text and its weights too where it is asked for; the path of the library."""
         self._folder.mkdir(parents=True, exist_ok=True)
         encrypts = self._password is not None or self._recipient is not None
         plain = gateway.read_bytes(library) if encrypts or self._metadata else b""
@@ -98,6 +104,8 @@ class Files:
         if self._replaces and self._password is None:
             (self._folder / "modelKey.bin").unlink(missing_ok=True)  # of the library that was there
         gateway.download(header, self._folder / "model.h")
+        if ir is not None:  # beside an encrypted library no weights lie in the open: the text names them by their digests
+            write_text(gateway, ir[0], [] if encrypts else ir[1], self._folder / "model.ir.txt")
         if self._metadata:
             made = message("quench.codegen.v1.CompileReport").FromString(gateway.read_bytes(report))
             facts = metadata(plain, made, model)

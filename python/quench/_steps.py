@@ -36,8 +36,8 @@ def portable_target() -> str:
     return {"x86_64": "x86-64", "amd64": "x86-64", "arm64": "aarch64"}.get(machine, machine)
 
 
-def element_type(what: str, dtype: Any) -> int:
-    """`what` is whose type it is, for the error."""
+def type_name(what: str, dtype: Any) -> str:
+    """NumPy's; `what` is whose type it is, for the error."""
     name = str(dtype).removeprefix("torch.")
     if name not in ELEMENT_TYPES:
         try:
@@ -45,8 +45,12 @@ def element_type(what: str, dtype: Any) -> int:
         except TypeError:
             pass
     if name not in ELEMENT_TYPES:
-        raise InputError(f"{what}: unknown type `{name}` (known: {', '.join(ELEMENT_TYPES)})")
-    return ELEMENT_TYPES[name]
+        raise InputError(f"{what}: unknown type `{name}`, known are {', '.join(ELEMENT_TYPES)}")
+    return name
+
+
+def element_type(what: str, dtype: Any) -> int:
+    return ELEMENT_TYPES[type_name(what, dtype)]
 
 
 def whole(what: str, value: Any, least: int, most: Optional[int] = None) -> int:
@@ -131,11 +135,11 @@ def _cache_bytes(name: str) -> int:
         return 0
 
 
-def fill_target(request: Any, target: Target, host: Target = "") -> None:
+def fill_target(request: Any, target: Optional[Target], host: Optional[Target] = None) -> None:
     """A name, a target string, or a mapping of its keys; `host` is this machine's own CPU."""
 
-    def text(given: Target) -> str:
-        return given if isinstance(given, str) else json.dumps(dict(given))
+    def text(given: Optional[Target]) -> str:
+        return given if isinstance(given, str) else json.dumps(dict(given)) if given is not None else ""
 
     request.name = text(target) or portable_target()
     request.host_target = text(host)

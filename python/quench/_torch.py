@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Union
 
-from quench._steps import ELEMENT_TYPES, element_type
+from quench._steps import type_name
 from quench.errors import InputError
 
 Inputs = Union[Mapping[str, Any], Sequence[Any]]
@@ -42,8 +42,7 @@ def _type(torch: Any, what: str, dtype: Any) -> Any:
     name = str(dtype).replace("torch.", "")
     name = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64"}.get(name, name)
     if not isinstance(getattr(torch, name, None), torch.dtype):
-        number = element_type(what, dtype)
-        name = next(each for each, value in ELEMENT_TYPES.items() if value == number)
+        name = type_name(what, dtype)
     return getattr(torch, name)
 
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _shape(found: re.Match[str]) -> str:
@@ -30,9 +35,9 @@ def in_python(text: str) -> str:
     return text
 
 
-# Names in other tools of options for functions that load models.
+# What other tools call options.
 _ELSEWHERE = {
-    "custom_convert_map": "conversions", "default_dtype": "default_type", "dtype": "dtypes", "dtype_dict": "dtypes", "shape": "shapes",
+    "calib_data": "data", "custom_convert_map": "conversions", "export_relay": "export_ir", "default_dtype": "default_type", "dtype": "dtypes", "dtype_dict": "dtypes", "shape": "shapes",
     "freeze_params": "no_freeze", "shape_dict": "shapes", "use_parser_friendly_name": "", "export_node_renamed_model_path": ""}
 
 
@@ -46,3 +51,17 @@ def check_names(function: str, given: Iterable[str], known: Iterable[str]) -> No
         meant = _ELSEWHERE[name] if _ELSEWHERE.get(name, "") in known else near[0] if near else ""
         raise TypeError(f"{function}() has no option `{name}`; " + (f"did you mean `{meant}`? " if meant else "") +
                         f"it takes {', '.join(f'`{each}`' for each in known)}")
+
+
+def near_names(function: Function) -> Function:
+    """The function, whose TypeError for a keyword that it does not have says which one is near."""
+    keywords = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    known = {each.name for each in inspect.signature(function).parameters.values() if each.kind in keywords} - {"self"}
+
+    @functools.wraps(function)
+    def checked(*arguments: Any, **named: Any) -> Any:
+        if not named.keys() <= known:
+            check_names(function.__name__, named, known)
+        return function(*arguments, **named)
+
+    return checked  # type: ignore[return-value]

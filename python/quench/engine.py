@@ -135,9 +135,8 @@ class Engine:
     Raises LibraryError, and EncryptedError where a key is missing or wrong.
     """
 
-    def __init__(self, library: Union[str, os.PathLike[str]], *,
-                 key: Union[str, os.PathLike[str], None] = None, password: Optional[str] = None,
-                 threads: Optional[int] = None) -> None:
+    def __init__(self, library: Union[str, os.PathLike[str]], key: Union[str, os.PathLike[str], None] = None,
+                 password: Optional[str] = None, *, threads: Optional[int] = None) -> None:
         error = ffi.new("quench_rt_error*")
         out = ffi.new("quench_rt_model**")
         path = _path(library)

@@ -19,6 +19,10 @@ class InputError(QuenchError, ValueError):
     """An input that the model does not take: its name, dtype, shape, byte order, device, or its absence."""
 
 
+class OutputExistsError(InputError, FileExistsError):
+    """A file that would be replaced exists, and nobody said that it may be: a FileExistsError and a ValueError."""
+
+
 class CheckError(QuenchError):
     """The data broke a rule of the model: an index out of range, say."""
 

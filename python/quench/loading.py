@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import inspect
 import os
 import pathlib
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional, Union
 
 from quench._gateway import message
 from quench._imports import fill_import_options
-from quench._steps import Path, whole
+from quench._steps import Path, type_name, whole
 from quench._torch import READS_VALUES, Inputs, arguments, examples_of, whole_trace
 from quench._wording import check_names
 from quench.client import Client
@@ -43,64 +44,124 @@ def load(model: Union[Path, bytes, Any], client: Optional[Client] = None, **opti
     return (client or _client()).load(model, **options)
 
 
-def _check(function: str, options: Mapping[str, Any]) -> None:
-    check_names(function, options, _OPTIONS - {"format"} | {"client"})
+def _check(function: Callable[..., Any], options: Mapping[str, Any], unused: Iterable[str] = ("format",)) -> None:
+    """TypeError for an option that neither the function nor `Client.load` has; `unused` has none of the latter's."""
+    own = {each.name for each in inspect.signature(function).parameters.values() if each.default is not each.empty}
+    check_names(function.__name__, options, _OPTIONS - set(unused) | own | {"client"})
 
 
-def from_onnx(model: Union[Path, bytes, Any], **options: Any) -> IR:
-    """A file, its bytes, or a ModelProto."""
-    _check("from_onnx", options)
-    return load(model, format="onnx", **options)
+def _also(options: dict[str, Any], name: str, other: str, value: Any) -> None:
+    """The option of this name, by the name that another tool gave it."""
+    if value is None:
+        return
+    if name in options:
+        raise TypeError(f"`{other}` and `{name}` are one option: give one of them")
+    options[name] = value
 
 
-def from_tflite(model: Union[Path, bytes, Any], **options: Any) -> IR:
-    """A file, its bytes, or a `tflite.Model`, which the flatbuffers' package reads."""
-    _check("from_tflite", options)
+def from_onnx(model: Union[Path, bytes, Any], shape: Optional[Mapping[str, Any]] = None, dtype: Any = None, opset: Optional[int] = None,
+              freeze_params: bool = True, convert_config: Optional[Mapping[str, bool]] = None,
+              export_node_renamed_model_path: Optional[Path] = None, **options: Any) -> IR:
+    """A file, its bytes, or a ModelProto. `options` are those of `Client.load`.
+
+    shape, dtype: the same as `shapes` and `dtypes`; one type alone is that of all inputs of its kind, whole numbers or not.
+    freeze_params=False: the same as no_freeze="all".
+    export_node_renamed_model_path: where the module is written as ONNX, in which all nodes have names."""
+    _check(from_onnx, options)
+    options.update(format="onnx", opset=opset or 0, convert_config=convert_config)
+    _also(options, "shapes", "shape", shape)
+    _also(options, "no_freeze", "freeze_params", None if freeze_params else "all")
+    _also(options, "dtypes", "dtype", dtype)
+    if dtype is None or isinstance(dtype, Mapping):
+        ir = load(model, **options)
+    else:
+        del options["dtypes"]
+        ir = load(model, **options)
+        dtypes = _of_its_kind(ir, dtype)
+        ir = load(model, dtypes=dtypes, **options) if dtypes else ir
+    if export_node_renamed_model_path is not None:
+        ir.export(export_node_renamed_model_path)
+    return ir
+
+
+def _of_its_kind(ir: IR, dtype: Any) -> dict[str, Any]:
+    """The type for all inputs of its kind that are of another."""
+
+    def kind(name: str) -> str:
+        return name.rstrip("0123456789").removeprefix("b" if name.startswith("bf") else "u")
+
+    wanted = type_name("dtype", dtype)
+    found = {each.name: each.dtype for each in ir.inputs if kind(each.dtype) == kind(wanted)}
+    if not found:
+        raise InputError(f"dtype is {wanted}, and no input is of its kind: the model takes {', '.join(ir.input_dtypes)}")
+    return {name: wanted for name, had in found.items() if had != wanted}
+
+
+def from_tflite(model: Union[Path, bytes, Any], shape_dict: Optional[Mapping[str, Any]] = None,
+                dtype_dict: Optional[Mapping[str, Any]] = None, **options: Any) -> IR:
+    """A file, its bytes, or a `tflite.Model`, which the flatbuffers' package reads. `options` are those of `Client.load`, whose
+    `shapes` and `dtypes` are the same as `shape_dict` and `dtype_dict`."""
+    _check(from_tflite, options)
+    _also(options, "shapes", "shape_dict", shape_dict)
+    _also(options, "dtypes", "dtype_dict", dtype_dict)
     table = getattr(model, "_tab", None)
     return load(bytes(table.Bytes) if table is not None else model, format="tflite", **options)
 
 
-def from_keras(model: Union[Path, Any], **options: Any) -> IR:
-    """A file of any version of Keras, or a `keras.Model`, which is saved."""
-    _check("from_keras", options)
+def from_keras(model: Union[Path, Any], shape: Optional[Mapping[str, Any]] = None, layout: str = "", **options: Any) -> IR:
+    """A file of any version of Keras, or a `keras.Model`, which is saved. `options` are those of `Client.load`, whose `shapes` is
+    the same as `shape`. layout: where inputs and outputs have their channels."""
+    _check(from_keras, options)
+    _also(options, "shapes", "shape", shape)
+    options.update(format="keras", layout=layout)
     if isinstance(model, (str, os.PathLike)):
-        return load(model, format="keras", **options)
+        return load(model, **options)
     with tempfile.TemporaryDirectory(prefix="quench-") as folder:
         path = pathlib.Path(folder) / f"{getattr(model, 'name', 'model')}.keras"
         model.save(str(path))
-        return load(path, format="keras", **options)
+        return load(path, **options)
 
 
-def from_tensorflow(model: Union[Path, bytes, Any], **options: Any) -> IR:
-    """A frozen graph, the folder of a saved model, or a GraphDef."""
-    _check("from_tensorflow", options)
-    if isinstance(model, bytes) or hasattr(model, "SerializeToString"):
-        return load(model, format="tensorflow", **options)
-    path = pathlib.Path(model)
+def from_tensorflow(graph: Union[Path, bytes, Any], layout: str = "", shape: Optional[Mapping[str, Any]] = None,
+                    outputs: Iterable[str] = (), convert_config: Optional[Mapping[str, bool]] = None, **options: Any) -> IR:
+    """A frozen graph, the folder of a saved model, or a GraphDef. `options` are those of `Client.load`, whose `shapes` is the same
+    as `shape`. layout: where inputs and outputs have their channels."""
+    _check(from_tensorflow, options)
+    _also(options, "shapes", "shape", shape)
+    options.update(format="tensorflow", layout=layout, outputs=outputs, convert_config=convert_config)
+    if isinstance(graph, bytes) or hasattr(graph, "SerializeToString"):
+        return load(graph, **options)
+    path = pathlib.Path(graph)
     if path.is_dir():
         options.setdefault("external_data", sorted(file for file in path.rglob("*") if file.is_file() and file.name != "saved_model.pb"))
         path = path / "saved_model.pb"
-    return load(path, format="tensorflow", **options)
+    return load(path, **options)
 
 
 Way = tuple[str, str, Callable[[pathlib.Path], list[str]]]
 
 
-def from_torch(module: Any, input_infos: Inputs, *, client: Optional[Client] = None, opset: int = 17, **options: Any) -> IR:
+def from_torch(script_module: Any, input_infos: Inputs, custom_convert_map: Optional[Mapping[str, str]] = None, default_type: Any = None,
+               use_parser_friendly_name: bool = False, keep_quantized_weight: bool = False, *, client: Optional[Client] = None,
+               opset: int = 17, **options: Any) -> IR:
     """A torch.nn.Module, or one that was traced. `input_infos`: by the names that the inputs get, example tensors, or shapes, or
     (shape, dtype) pairs. Tensors alone get the names of `forward`'s parameters. `options` are those of `Client.load`.
+
+    custom_convert_map: by names of operators (`aten::relu`), texts of the functions that they become, as `conversions` has them.
+    default_type: of inputs that nothing gives a type. use_parser_friendly_name: names of weights have `_` in place of `.`.
 
     It is saved by torch.export, else traced, else exported as ONNX, whatever can be read first; `ir.name` ends in which that was.
     A program of torch.export with operators that Quench does not know is saved once more, behind `run_decompositions()`. Where
     `forward` decides by values of tensors, a trace would know those of the example alone: the module is scripted then."""
-    import importlib
-
-    check_names("from_torch", options, _OPTIONS - _TORCH_KNOWS | {"client", "opset"})
+    _check(from_torch, options, _TORCH_KNOWS - {"opset"})
     whole("opset", opset, 1)
+    _also(options, "conversions", "custom_convert_map", _conversions(custom_convert_map))
+    _also(options, "default_type", "default_type", default_type)
+    _also(options, "keep_quantized_weight", "keep_quantized_weight", keep_quantized_weight or None)
     torch: Any = importlib.import_module("torch")
-    examples = examples_of(torch, module, input_infos, options.get("dtypes") or {}, options.get("default_type"))
+    examples = examples_of(torch, script_module, input_infos, options.get("dtypes") or {}, default_type)
     _check_options(client, options, list(examples))
-    module = module.eval()
+    module = script_module.eval()
     problems: list[tuple[str, Exception]] = []
     with tempfile.TemporaryDirectory(prefix="quench-") as folder:
         for how, suffix, save in _ways(torch, module, examples, opset, problems):
@@ -123,7 +184,7 @@ def from_torch(module: Any, input_infos: Inputs, *, client: Optional[Client] = N
                     break  # it is the options that are wrong
                 continue
             ir.name = f"{ir.name} ({how})"
-            return ir
+            return _with_friendly_names(ir) if use_parser_friendly_name else ir
     raise InputError("the module could not be read; " + "; ".join(f"{how}: {_said(problem)}" for how, problem in problems))
 
 
@@ -236,14 +297,47 @@ def _named(ir: IR, names: list[str]) -> IR:
     found = [each["name"] for each in ir.inputs if each["name"] not in getattr(ir, "params", ())]
     if len(found) != len(names):
         raise InputError(f"the model has {len(found)} inputs, {len(names)} are named")
-    changed = [(old, new) for old, new in zip(found, names) if old != new]
+    return _renamed(ir, [(old, new) for old, new in zip(found, names) if old != new])
+
+
+def _renamed(ir: IR, changed: Sequence[tuple[str, str]]) -> IR:
     if changed:  # by way of names that nothing has: two may change places
         steps = [(old, f"quench.renamed.{i}") for i, (old, _) in enumerate(changed)]
         steps += [(f"quench.renamed.{i}", new) for i, (_, new) in enumerate(changed)]
-        ir.edit("\n".join(f"rename %{_quoted(old)} to %{_quoted(new)}" for old, new in steps))
+        ir.edit("\n".join(f"rename %{quoted(old)} to %{quoted(new)}" for old, new in steps))
     return ir
 
 
-def _quoted(name: str) -> str:
+def _with_friendly_names(ir: IR) -> IR:
+    """Weights without `.` in their names; `_1` is added to one that something has already."""
+    taken = {each.name for node in ir.main for each in node.inputs + node.outputs}
+    changed = []
+    for old in ir.weights:
+        if "." not in old or old not in taken:
+            continue
+        new = old.replace(".", "_")
+        while new in taken:
+            new += "_1"
+        taken.add(new)
+        changed.append((old, new))
+    return _renamed(ir, changed)
+
+
+def _conversions(given: Any) -> Optional[list[str]]:
+    """Texts of a custom_convert_map."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise TypeError(f"custom_convert_map is a {type(given).__name__}, must be a dict by names of operators such as `aten::relu`")
+    for name, text in given.items():
+        if not isinstance(text, str):
+            raise TypeError(f"custom_convert_map: `{name}` is a {type(text).__name__}, must be the text of a function, which begins "
+                            f"with `quench.ir 1` and `module \"{name}\" canonical {{`")
+        if f'module "{name}"' not in text:
+            raise InputError(f"custom_convert_map: the text of `{name}` has no `module \"{name}\"`")
+    return list(given.values())
+
+
+def quoted(name: str) -> str:
     plain = name.replace("_", "a").replace(".", "a")
     return name if plain.isalnum() and not name[0].isdigit() else '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'

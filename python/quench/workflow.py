@@ -13,7 +13,7 @@ from quench._messages import messages
 from quench._modules import is_module, upload_module
 from quench._steps import Path, Target, element_type, fill_compile_options, fill_quantize_options, fill_target
 from quench._uploads import Uploads
-from quench.errors import InputError
+from quench.errors import InputError, OutputExistsError
 from quench.ir import IR
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
@@ -98,7 +98,7 @@ class Workflow:
                 wanted.append((root / parent / "report.json", outputs["report_json"]))
         taken = [path for path, _ in wanted if path.exists()]
         if taken and not force_overwrite:
-            raise FileExistsError(f"`{taken[0]}` exists; force_overwrite=True replaces it")
+            raise OutputExistsError(f"`{taken[0]}` exists; force_overwrite=True replaces it")
         for path, digest in wanted:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.name == "model.so" and encrypt_password is not None:

@@ -102,7 +102,9 @@ class ModelTest(unittest.TestCase):
         ir = self.client.load(DIGITS)
         here = ir.get_inference_function(target="")
         there = ir.get_inference_function()
-        np.testing.assert_allclose(here(self.samples)["logits"], there(image=self.samples)["logits"], atol=1e-4)
+        np.testing.assert_allclose(here(self.samples), there(image=self.samples), atol=1e-4)
+        named = ir.get_inference_function(named=True)(self.samples)
+        np.testing.assert_array_equal(named["logits"], there(self.samples))
         values = ir.infer({"image": self.samples[:1]}, operators=["Re*"])
         self.assertEqual(values["relu1"].shape, (1, 16, 8, 8))
         with self.assertRaisesRegex(quench.InputError, "2 inputs, the model has 1"):
@@ -139,7 +141,7 @@ class ModelTest(unittest.TestCase):
         ir.calibrate(np.asarray(self.samples), reset=False).quantize()
         self.assertTrue(ir.is_quantized)
         with quench.Engine(ir.compile(output_path=FOLDER / "int8")) as engine:
-            exact = self.client.load(DIGITS).get_inference_function(target="")(self.samples)["logits"]
+            exact = self.client.load(DIGITS).get_inference_function(target="")(self.samples)
             for row, logits in zip(self.samples, exact):
                 self.assertEqual(np.argmax(engine.infer(row[None])[0]), np.argmax(logits))
         self.assertTrue(self.client.load(DIGITS, batch=1).quantize(quant_type="dynamic").is_quantized)
@@ -179,7 +181,7 @@ class ModelTest(unittest.TestCase):
             ir = quench.from_torch(module, infos, client=self.client)
             self.assertTrue(ir.name.endswith(f"({first})"), ir.name)
             self.assertEqual([each["name"] for each in ir.inputs], list(dict(infos)))
-            there, = ir.get_inference_function()(x.numpy()).values()
+            there = ir.get_inference_function()(x.numpy())
             np.testing.assert_allclose(there, module(x).detach().numpy(), atol=1e-5)
         before = quench.from_torch(torch.jit.trace(module, x), {"x": x}, client=self.client)
         self.assertTrue(before.name.endswith("(torch.jit.trace)"), before.name)

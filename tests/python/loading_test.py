@@ -35,12 +35,13 @@ class LoadingTest(unittest.TestCase):
     def test_options_that_no_function_has_are_refused_by_its_name(self):
         for function, option, words in (
                 (quench.from_torch, "nonsense", r"^from_torch\(\) has no option `nonsense`; it takes `batch`"),
-                (quench.from_torch, "custom_convert_map", "did you mean `conversions`"),
-                (quench.from_torch, "use_parser_friendly_name", "has no option"),
-                (quench.from_onnx, "shape", r"^from_onnx\(\) .*did you mean `shapes`"),
-                (quench.from_tflite, "dtype_dict", r"^from_tflite\(\) .*did you mean `dtypes`"),
-                (quench.from_keras, "layuot", r"^from_keras\(\) .*did you mean `layout`"),
-                (quench.from_tensorflow, "shape", r"^from_tensorflow\(\) .*did you mean `shapes`"),
+                (quench.from_torch, "custom_convert_mop", r"^from_torch\(\) .*did you mean `custom_convert_map`"),
+                (quench.from_onnx, "freeze_param", r"^from_onnx\(\) .*did you mean `freeze_params`"),
+                (quench.from_onnx, "layuot", r"^from_onnx\(\) .*did you mean `layout`"),
+                (quench.from_tflite, "dtypes_dict", r"^from_tflite\(\) .*did you mean `dtype_dict`"),
+                (quench.from_keras, "shape_dict", r"^from_keras\(\) .*did you mean `shapes`"),
+                (quench.from_tensorflow, "sahpe", r"^from_tensorflow\(\) .*did you mean `shape`"),
+                (quench.load, "custom_convert_map", r"^load\(\) .*did you mean `conversions`"),
                 (quench.load, "batch_size", r"^load\(\) has no option `batch_size`")):
             with self.assertRaisesRegex(TypeError, words):
                 function(*["nothing.file", []][:1 + (function is quench.from_torch)], **{option: 1})
