@@ -38,11 +38,14 @@ if TYPE_CHECKING:
     from quench.client import Client
     from quench.ir import IR
     from quench.loading import from_keras, from_onnx, from_tensorflow, from_tflite, from_torch, load
+    from quench.relay import IRModule, RelayModule
     from quench.workflow import Workflow
 
-# Names in quench[client], whose packages an engine does without.
-_CLIENT = {"Client": "client", "IR": "ir", "Workflow": "workflow", "from_keras": "loading", "from_onnx": "loading",
-           "from_tensorflow": "loading", "from_tflite": "loading", "from_torch": "loading", "load": "loading"}
+LatentRuntimeEngine = Engine  # as Forge calls it
+
+# Of quench[client], whose packages an engine does without.
+_CLIENT = {"Client": "client", "IR": "ir", "IRModule": "relay", "RelayModule": "relay", "Workflow": "workflow",
+           **{name: "loading" for name in ("from_keras", "from_onnx", "from_tensorflow", "from_tflite", "from_torch", "load")}}
 
 
 # stage.py writes it: the version of the whole project.
@@ -74,12 +77,15 @@ __all__ = [
     "EncryptedError",
     "Engine",
     "GatewayError",
+    "IRModule",
     "InputError",
+    "LatentRuntimeEngine",
     "LibraryError",
     "OutOfMemoryError",
     "OutputExistsError",
     "Quantization",
     "QuenchError",
+    "RelayModule",
     "State",
     "TensorInfo",
     "UnavailableError",

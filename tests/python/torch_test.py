@@ -118,6 +118,16 @@ class TorchTest(unittest.TestCase):
             meant = self.read(torch.jit.trace(Counting(), threes), {"x": threes})
         np.testing.assert_array_equal(list(meant.infer({"x": fives.numpy()}).values())[0], fives.numpy() + 3)
 
+    def test_names_and_order_of_forge(self):
+        trace = torch.jit.trace(Small(), torch.ones(1, 3, 16, 16))
+        self.assertEqual(list(self.read(trace).weights), ["conv.weight", "conv.bias"])
+        negative = 'quench.ir 1\nmodule "aten::relu" canonical {\n  input %x: f32[2]\n  %y = Neg(%x)\n  output %y\n}\n'
+        for kind in (quench, quench.RelayModule):
+            ir = kind.from_torch(trace, INFOS, {"aten::relu": negative}, "float32", True, False, client=self.client)
+            self.assertEqual((ir.operators, list(ir.weights)), ({"Conv": 1, "Neg": 1}, ["conv_weight", "conv_bias"]))
+        x = np.random.default_rng(1).random((1, 3, 16, 16), np.float32)
+        there = self.read(trace, use_parser_friendly_name=True).get_inference_function()(x)
+        np.testing.assert_allclose(there, trace(torch.from_numpy(x)).detach().numpy(), atol=1e-5)
 
     def test_control_flow_that_depends_on_sizes_is_traced(self):
         class Sized(torch.nn.Module):
