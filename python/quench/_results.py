@@ -21,7 +21,7 @@ from quench._gateway import message
 from quench._library import Files
 from quench._messages import messages
 from quench._modules import write_module, write_text
-from quench._steps import Path, Steps, Target, fill_compile_options, fill_target, numpy_type, one_of
+from quench._steps import Path, Steps, Target, fill_compile_options, fill_sizes, fill_target, numpy_type, one_of
 from quench._wording import near_names
 from quench.engine import Engine
 from quench.errors import InputError
@@ -123,10 +123,10 @@ class Results(Facts):
         return path
 
     @near_names
-    def infer(self, inputs: Optional[Mapping[str, Any]] = None, *, seed: Optional[int] = None, operators: Iterable[str] = (),
-              names: Iterable[str] = (), all: bool = False) -> dict[str, Array]:
+    def infer(self, inputs: Optional[Mapping[str, Any]] = None, *, seed: Optional[int] = None, sizes: Optional[Mapping[str, int]] = None,
+              operators: Iterable[str] = (), names: Iterable[str] = (), all: bool = False) -> dict[str, Array]:
         """Outputs by name, and values of nodes by patterns of operators or names; by the interpreter, slowly. Nested lists
-        become arrays of the input's type."""
+        become arrays of the input's type. Inputs that are not given are random with a `seed`, at these sizes of what is open."""
         types = {each["name"]: kind for each in self.inputs if (kind := numpy_type(each["type"])) is not None}
 
         def fill(request: Any) -> None:
@@ -135,6 +135,7 @@ class Results(Facts):
                 request.inputs.add(name=name, tensor=self._client._upload_tensor(array))
             if seed is not None:
                 request.seed = seed
+            fill_sizes(request.sizes, sizes)
             request.operators.extend(operators)
             request.names.extend(names)
             request.all, request.store_tensors = all, True
@@ -184,11 +185,14 @@ class Results(Facts):
         outputs = self._client._outputs(steps.spec, "diff")
         return dict(json.loads(self._client.gateway.read_bytes(outputs["report_json"].digest)))
 
-    def analyse(self) -> dict[str, Any]:
-        """Layers, parameters, MACs and memory, as `quench analyse --format json` prints them; counted on this module."""
+    @near_names
+    def analyse(self, *, sizes: Optional[Mapping[str, int]] = None) -> dict[str, Any]:
+        """Layers, parameters, MACs and memory, as `quench analyse --format json` prints them; counted on this module, at these sizes
+        of what inputs decide."""
         steps = Steps(f"analyse {self.name}")
         request = steps.add("analyse")
         request.imported.CopyFrom(self._module)
         request.canonical.CopyFrom(self._module)
+        fill_sizes(request.sizes, sizes)
         outputs = self._client._outputs(steps.spec, "analyse")
         return dict(json.loads(self._client.gateway.read_bytes(outputs["report_json"].digest)))

@@ -64,6 +64,12 @@ def whole(what: str, value: Any, least: int, most: Optional[int] = None) -> int:
     return found
 
 
+def fill_sizes(field: Any, sizes: Optional[Mapping[str, int]]) -> None:
+    """A repeated quench.step.v1.SymbolSize."""
+    for name, size in (sizes or {}).items():
+        field.add(symbol=name, size=whole(f"sizes: `{name}`", size, 0))
+
+
 def one_of(what: str, value: str, known: Iterable[str]) -> str:
     known = list(known)
     if value not in known:

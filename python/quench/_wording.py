@@ -18,10 +18,19 @@ def _shape(found: re.Match[str]) -> str:
     return f'shapes={{"{found["input"]}": ({inner})}}'
 
 
-# Words of services, and their names here. The last row has all options whose names differ in dashes only.
+def _sizes(found: re.Match[str]) -> str:
+    pairs = [pair.split("=") for pair in found[0].split() if "=" in pair]
+    return "sizes={" + ", ".join(f'"{name}": {size}' for name, size in pairs) + "}"
+
+
+# What services write, and what it is called here. The last row has all options whose names differ in dashes only.
 _WORDS: list[tuple[re.Pattern[str], object]] = [
     (re.compile(r"--shape (?P<input>\S+?)=(?P<sizes>[A-Z0-9,-]*[A-Z0-9]|scalar)"), _shape),
     (re.compile(r"\(of a single number: \S+=scalar\)"), "(of a single number: `()`)"),
+    (re.compile(r"--size [^\s=]+=\d+(?: --size [^\s=]+=\d+)*"), _sizes),
+    (re.compile(r"`quench nodes` lists them"), "`ir.main` has them"),
+    (re.compile(r"`quench ir` shows them"), "`ir.text` has them"),
+    (re.compile(r"--target host"), '`"host"`'),
     (re.compile(r"`default_dtype`"), "`default_type`"),
     (re.compile(r"--architecture FILE\.json"), 'architecture="FILE.json"'),
     (re.compile(r"--batch (-?\d+)"), r"batch \1"),
@@ -56,12 +65,14 @@ def check_names(function: str, given: Iterable[str], known: Iterable[str]) -> No
 def near_names(function: Function) -> Function:
     """The function, whose TypeError for a keyword that it does not have says which one is near."""
     keywords = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    owner, _, name = function.__qualname__.rpartition(".")
+    name = owner if name == "__init__" else name
     known = {each.name for each in inspect.signature(function).parameters.values() if each.kind in keywords} - {"self"}
 
     @functools.wraps(function)
     def checked(*arguments: Any, **named: Any) -> Any:
         if not named.keys() <= known:
-            check_names(function.__name__, named, known)
+            check_names(name, named, known)
         return function(*arguments, **named)
 
     return checked  # type: ignore[return-value]

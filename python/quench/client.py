@@ -22,6 +22,7 @@ from quench._imports import fill_import_options
 from quench._modules import is_module
 from quench._server import Server, users_socket
 from quench._steps import Path, Steps, whole
+from quench._wording import near_names
 from quench.errors import InputError
 from quench.ir import IR, read_module
 from quench.workflow import Batches
@@ -69,6 +70,7 @@ class Client(Batches):
     def _outputs(self, spec: Any, step: str) -> dict[str, Any]:
         return {output.name: output for output in self.gateway.run(spec)[step].outputs}
 
+    @near_names
     def load(self, model: Union[Path, bytes, Any], *, format: str = "", shapes: Optional[Mapping[str, Iterable[int]]] = None,
              dims: Optional[Mapping[str, tuple[int, int]]] = None, dtypes: Optional[Mapping[str, Any]] = None, batch: int = 0,
              inputs: Iterable[str] = (), outputs: Iterable[str] = (), opset: int = 0, freeze: Optional[Mapping[str, Any]] = None,

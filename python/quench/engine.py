@@ -21,6 +21,7 @@ import numpy as np
 from quench._arrays import Array, as_array
 from quench._runtime import check, ffi, has, lib, text
 from quench._sizes import choose_sizes
+from quench._wording import near_names
 from quench.errors import BusyError, ClosedError, EncryptedError, InputError, LibraryError
 
 # Objects that each call needs, found once.
@@ -135,6 +136,7 @@ class Engine:
     Raises LibraryError, and EncryptedError where a key is missing or wrong.
     """
 
+    @near_names
     def __init__(self, library: Union[str, os.PathLike[str]], key: Union[str, os.PathLike[str], None] = None,
                  password: Optional[str] = None, *, threads: Optional[int] = None) -> None:
         error = ffi.new("quench_rt_error*")

@@ -12,7 +12,7 @@ import numpy as np
 from quench._gateway import message
 from quench._modules import module_bytes, upload_module
 from quench._results import Results, output
-from quench._steps import Path, Steps, fill_quantize_options, portable_target, whole
+from quench._steps import Path, Steps, fill_quantize_options, fill_sizes, portable_target, whole
 from quench._wording import near_names
 from quench.errors import ArgumentError, InputError
 
@@ -198,11 +198,14 @@ class IR(Results):
         return self
 
     @near_names
-    def calibrate(self, data: Samples, reset: bool = True, use_cuda: bool = False, *, images: str = "") -> Self:
+    def calibrate(self, data: Samples, reset: bool = True, use_cuda: bool = False, *, images: str = "",
+                  sizes: Optional[Mapping[str, int]] = None) -> Self:
         """Runs samples through the model and keeps the ranges of its values. `data`: a folder or file of samples, an array whose
         rows are samples, how many random ones, or samples one by one: an array, a list of arrays or a dict by the inputs' names.
-        `reset=False` adds to earlier calls. Nothing else changes: what the module computes is what it was. `use_cuda` warns: CPUs do
+        `sizes`, with random ones: of what inputs decide. `reset=False` adds to earlier calls. Nothing else changes: what the module computes is what it was. `use_cuda` warns: CPUs do
         it, there is no code for GPUs."""
+        if sizes and not isinstance(data, (int, np.integer)):
+            raise InputError("sizes are those of random samples, and these have their own")
         if use_cuda:
             warnings.warn("use_cuda: samples are run on CPUs, there is no code for GPUs", stacklevel=3)
         adds = self._statistics is not None and not reset
@@ -216,6 +219,7 @@ class IR(Results):
         build.options.opt_level, build.options.taps = 2, True
         request = steps.add("calibrate", {"module": ("transform", "module"), "tap_library": ("compile", "library")})
         self._client._fill_samples(request.samples, data, images, [each["name"] for each in self.inputs])
+        fill_sizes(request.samples.sizes, sizes)
         if adds:
             request.statistics.CopyFrom(self._statistics)
         done = self._client.gateway.run(steps.spec)

@@ -153,9 +153,9 @@ class RelayModule(IR):
 
     @near_names
     def calibrate(self, calib_data: Samples, reset: bool = True, use_cuda: bool = True, *,  # pyright: ignore
-                  images: str = "") -> Self:
+                  images: str = "", sizes: Optional[Mapping[str, int]] = None) -> Self:
         """`use_cuda` falls back to CPUs, since there is no code for GPUs."""
-        return super().calibrate(calib_data, reset, images=images)
+        return super().calibrate(calib_data, reset, images=images, sizes=sizes)
 
     def quantize(self, activation_dtype: str = "int8", kernel_dtype: Optional[str] = None,
                  bias_dtype: Optional[str] = None, per_channel: bool = False, calib_method: str = "average", quant_type: str = "any",

@@ -476,6 +476,8 @@ class ForgeCompatTest(unittest.TestCase):
                                      (r"^quantize\(\) .*did you mean `per_channel`", self.relay.quantize, "per_chanel"),
                                      (r"^set_batch_size\(\) .*did you mean `batch_size`", self.relay.set_batch_size, "batchsize"),
                                      (r"^partition_for_tensorrt\(\) .*did you mean `remove_stacks`", self.relay.partition_for_tensorrt, "remove_stack"),
+                                     (r"^RelayModule\(\) .*did you mean `fold_constants`", lambda **named: forge.RelayModule("m", **named), "fold_constant"),
+                                     (r"^Engine\(\) .*did you mean `password`", lambda **named: forge.LatentRuntimeEngine("m", **named), "pasword"),
                                      (r"^get_inference_function\(\) .*did you mean `target`", self.relay.get_inference_function, "tagret")):
             self.refused(words, method, error=TypeError, **{wrong: 1})
 

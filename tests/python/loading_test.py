@@ -62,6 +62,8 @@ class LoadingTest(unittest.TestCase):
         self.assertEqual(self.client.load(unknown_shape(), shapes={"keep": ()}).input_shapes, [()])
         self.assertEqual(in_python("with `--architecture FILE.json`; --batch 4: no; --shape x=5"),
                          'with `architecture="FILE.json"`; batch 4: no; shapes={"x": (5,)}')
+        self.assertEqual(in_python("like `--size a=1 --size b_c=64`; no node (`quench nodes` lists them), no value (`quench ir` shows them)"),
+                         'like `sizes={"a": 1, "b_c": 64}`; no node (`ir.main` has them), no value (`ir.text` has them)')
         with self.assertRaisesRegex(ValueError, "`default_type` is an option for models of format torch"):
             self.client.load(staged.DIGITS, default_type="float64")
 

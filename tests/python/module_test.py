@@ -105,6 +105,17 @@ class ModuleTest(unittest.TestCase):
             self.refused(words, ir.calibrate, data)
         self.assertFalse(ir.is_calibrated)
 
+    def test_sizes_that_are_open_are_asked_for_and_given(self):
+        ir = self.client.load(b'quench.ir 1\nmodule "m" canonical {\nsymbol len = input(0, 1) in 1..\ninput %x: f32[1, len]\n'
+                              b"%y = Tanh(%x)\noutput %y\n}\n")
+        for method, arguments in ((ir.infer, {"seed": 1}), (ir.analyse, {}), (ir.calibrate, {"data": 2})):
+            self.refused(r'`len` .* like `sizes=\{"len": 64\}`', method, **arguments)
+            self.refused("sizes: `len` is 2.5", method, sizes={"len": 2.5}, **arguments)
+        self.assertEqual(ir.infer(seed=1, sizes={"len": 5})["y"].shape, (1, 5))
+        self.assertNotEqual(ir.analyse(sizes={"len": 5}), ir.analyse(sizes={"len": 10}))
+        self.assertTrue(ir.copy().calibrate(2, sizes={"len": 5}).is_calibrated)
+        self.refused("sizes are those of random samples", ir.calibrate, [np.ones((1, 5), np.float32)], sizes={"len": 5})
+
     # ---- files ----
 
     def test_modules_are_saved_and_read(self):
