@@ -70,6 +70,9 @@ class Weights(Mapping[str, Array]):
             self._blob = (where.blob, self._gateway.read_bytes(self._digests[where.blob]))
         return self._blob[1][where.offset: where.offset + where.size]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
 

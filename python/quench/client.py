@@ -92,6 +92,8 @@ class Client(Batches):
             whole("batch", batch, 1)
         if isinstance(model, (str, os.PathLike)):
             return self._load(pathlib.Path(model), options, batch, external_data)
+        if not isinstance(model, bytes) and not hasattr(model, "SerializeToString"):
+            raise TypeError(f"a {type(model).__name__} is no model: a path, the bytes of a file, or an object with SerializeToString")
         with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
             path = pathlib.Path(folder) / "model"
             path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())

@@ -145,10 +145,10 @@ class IR(Results):
 
     @near_names
     def partition_for_tensorrt(self, remove_stacks: bool = True, simplify_batch_matmul: bool = True, simplify_scalar_add: bool = True,
-                               remove_no_mac_subgraphs: bool = True) -> Self:
-        """The same for TensorRT. Its parts are run by Quench, like all others: `export` gives them to who has TensorRT."""
+                               remove_no_mac_subgraphs: bool = True, *, force: bool = False) -> Self:
+        """What TensorRT runs becomes parts of the module, as by `partition`; a library that is made of it runs them without TensorRT."""
         return self.partition("tensorrt", remove_stacks=remove_stacks, simplify_batch_matmul=simplify_batch_matmul,
-                              simplify_scalar_add=simplify_scalar_add, remove_no_mac_subgraphs=remove_no_mac_subgraphs)
+                              simplify_scalar_add=simplify_scalar_add, remove_no_mac_subgraphs=remove_no_mac_subgraphs, force=force)
 
     @near_names
     def inline_partitions(self, *, force: bool = False) -> Self:

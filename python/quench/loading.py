@@ -156,8 +156,10 @@ def from_torch(script_module: Any, input_infos: Inputs, custom_convert_map: Opti
     _check(from_torch, options, _TORCH_KNOWS - {"opset"})
     whole("opset", opset, 1)
     _also(options, "conversions", "custom_convert_map", _conversions(custom_convert_map))
-    _also(options, "default_type", "default_type", default_type)
-    _also(options, "keep_quantized_weight", "keep_quantized_weight", keep_quantized_weight or None)
+    if default_type is not None:
+        options["default_type"] = default_type
+    if keep_quantized_weight:
+        options["keep_quantized_weight"] = True
     torch: Any = importlib.import_module("torch")
     examples = examples_of(torch, script_module, input_infos, options.get("dtypes") or {}, default_type)
     _check_options(client, options, list(examples))

@@ -41,6 +41,8 @@ class RelayModule(IR):
         ir = mod.module if isinstance(mod, Text) else mod
         if not isinstance(ir, IR):
             ir = loading.load(ir, client)
+        elif client not in (None, ir._client):
+            raise InputError("client is for models that are read, and this module is at a gateway already")
         super().__init__(ir._client, ir._module, ir.name)
         self._layout: Optional[str] = None  # of the computation, as compile() calls it
         self._unfrozen: tuple[str, ...] = ()
@@ -100,7 +102,7 @@ class RelayModule(IR):
         if freeze_params:
             return cls._of(ir)
         made = cls(ir, fold_constants=False, fold_batch_norms=False)
-        made._unfrozen = tuple(name for name in ir.weights)
+        made._unfrozen = tuple(ir.weights)
         return made
 
     @classmethod

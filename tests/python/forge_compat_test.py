@@ -265,6 +265,9 @@ class ForgeCompatTest(unittest.TestCase):
         self.assertEqual((flat.is_tensorrt, flat.fingerprint), (False, self.relay.fingerprint))
         self.refused("calibrated.*fold_batch_norms=False", forge.RelayModule, self.plain.copy().calibrate(2))
         self.assertTrue(forge.RelayModule(self.calibrated).is_calibrated)
+        with forge.Client() as client:
+            self.refused("client is for models that are read", forge.RelayModule, self.plain, client=client)
+            self.assertIs(forge.RelayModule(staged.DIGITS, client=client)._client, client)
 
     def test_parameters_that_are_not_frozen(self):
         self.assertEqual(self.relay.params, {})
@@ -323,6 +326,8 @@ class ForgeCompatTest(unittest.TestCase):
         before = self.relay.get_inference_function()(self.samples)
         np.testing.assert_allclose(ir.get_inference_function()(self.samples), before, atol=1e-5)
         self.assertEqual(ir.inline_partitions().fingerprint, self.relay.fingerprint)
+        self.refused("calibrated.*force=True", self.calibrated.copy().partition_for_tensorrt)
+        self.assertTrue(self.calibrated.copy().partition_for_tensorrt(force=True).is_tensorrt)
 
     def test_tensors_are_split(self):
         self.refused("calibrated.*force=True", self.calibrated.copy().split_tensors)

@@ -56,6 +56,11 @@ class LoadingTest(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, words):
                 self.client.load("there is no such file", **options)
 
+    def test_what_is_no_model_is_a_type_error(self):
+        for wrong in (None, 3, {}):
+            with self.assertRaisesRegex(TypeError, f"a {type(wrong).__name__} is no model: a path"):
+                self.client.load(wrong)
+
     def test_refusals_speak_of_python(self):
         with self.assertRaisesRegex(ValueError, r'give one, such as shapes=\{"keep": \(1, 3, 224, 224\)\} \(of a single number: `\(\)`\)$'):
             self.client.load(unknown_shape())
