@@ -62,17 +62,27 @@ class PartitionSimplifier {
     return false;
   }
 
-  // x [b, m, k] times w [1, k, n]  ==>  times w [k, n]
+  // x [b, m, k] times w [1, k, n], or [b, k, n] of b equal matrices  ==>  times w [k, n]
   bool DropBatch(size_t i, const Node& node) {
     const Tensor* weights = ConstantOf(node.inputs[1]);
-    if (weights == nullptr || weights->rank() < 3) return false;
+    if (weights == nullptr || weights->rank() < 3 || weights->size() == 0) return false;
     const std::vector<int64_t>& dims = weights->dims();
-    if (graph_.value(node.inputs[0]).type.rank() < static_cast<int>(dims.size())) return false;
-    if (std::any_of(dims.begin(), dims.end() - 2, [](int64_t dim) { return dim != 1; }))
-      return false;
+    const Type& data = graph_.value(node.inputs[0]).type;
+    if (data.rank() < static_cast<int>(dims.size())) return false;
+    const size_t extra = static_cast<size_t>(data.rank()) - dims.size();
+    int64_t matrices = 1;
+    for (size_t axis = 0; axis + 2 < dims.size(); ++axis) {
+      if (dims[axis] != 1 && !data.dims[extra + axis].is(dims[axis])) return false;
+      matrices *= dims[axis];
+    }
+    const auto bytes = weights->bytes();
+    const size_t one = bytes.size() / static_cast<size_t>(matrices);
+    if (!std::equal(bytes.begin() + one, bytes.end(), bytes.begin())) return false;
     const std::vector<int64_t> flat(dims.end() - 2, dims.end());
+    Tensor matrix = Tensor::Zeros(weights->dtype(), flat);
+    std::copy(bytes.begin(), bytes.begin() + one, matrix.mutable_bytes());
     graph_.nodes[i].inputs[1] =
-        graph_.AddConstant(graph_.value(node.inputs[1]).name + ".matrix", weights->Reshaped(flat));
+        graph_.AddConstant(graph_.value(node.inputs[1]).name + ".matrix", std::move(matrix));
     return true;
   }
 

@@ -204,6 +204,23 @@ TEST(PartitionTest, SimplificationsChangeNoValue) {
   EXPECT_EQ(SimplifyForPartition(graph, kPlain).second, 0);
 }
 
+TEST(PartitionTest, EqualMatricesOfABatchBecomeOne) {
+  const auto changed = [&](const std::vector<int64_t>& data, const std::vector<float>& values) {
+    Graph graph;
+    const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {data.begin(), data.end()}));
+    const ValueId w = graph.AddConstant("w", Tensor::Of(DataType::kF32, {2, 2, 2}, values));
+    graph.outputs = {Add(graph, "MatMul", {x, w})};
+    const auto [simple, count] = SimplifyForPartition(graph, {});
+    EXPECT_EQ(Difference(graph, simple), 0);
+    return count;
+  };
+  const std::vector<float> equal = {1, 2, 3, 4, 1, 2, 3, 4}, other = {1, 2, 3, 4, 1, 2, 3, 5};
+  EXPECT_EQ(changed({2, 3, 2}, equal), 1);
+  EXPECT_EQ(changed({4, 2, 3, 2}, equal), 1);
+  EXPECT_EQ(changed({2, 3, 2}, other), 0);
+  EXPECT_EQ(changed({1, 3, 2}, equal), 0);  // the result has a batch that only they have
+}
+
 TEST(PartitionTest, TensorRtHasTypesAndConditions) {
   const Backend tensorrt = FindBackend("tensorrt").value();
   Graph graph;
