@@ -37,7 +37,7 @@ from quench.targets import list_android_tags, list_arm_tags, list_cuda_tags, lis
 if TYPE_CHECKING:
     from quench.client import Client
     from quench.ir import IR
-    from quench.loading import from_keras, from_onnx, from_tensorflow, from_tflite, from_torch, load
+    from quench.loading import from_keras, from_onnx, from_tensorflow, from_tflite, from_torch, gemm, load
     from quench.relay import IRModule, RelayModule
     from quench.workflow import Workflow
 
@@ -45,7 +45,7 @@ LatentRuntimeEngine = Engine  # as Forge calls it
 
 # Of quench[client], whose packages an engine does without.
 _CLIENT = {"Client": "client", "IR": "ir", "IRModule": "relay", "RelayModule": "relay", "Workflow": "workflow",
-           **{name: "loading" for name in ("from_keras", "from_onnx", "from_tensorflow", "from_tflite", "from_torch", "load")}}
+           **{name: "loading" for name in ("from_keras", "from_onnx", "from_tensorflow", "from_tflite", "from_torch", "gemm", "load")}}
 
 
 # stage.py writes it: the version of the whole project.
@@ -95,6 +95,7 @@ __all__ = [
     "from_tensorflow",
     "from_tflite",
     "from_torch",
+    "gemm",
     "list_android_tags",
     "list_arm_tags",
     "list_cuda_tags",

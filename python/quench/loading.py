@@ -44,6 +44,16 @@ def load(model: Union[Path, bytes, Any], client: Optional[Client] = None, **opti
     return (client or _client()).load(model, **options)
 
 
+def gemm(m: int, k: int, n: int, client: Optional[Client] = None) -> IR:
+    """A module of one product: A [m, k] times B [k, n] plus bias [m, n], of float32, to `tile` or to measure."""
+    m, k, n = whole("m", m, 1), whole("k", k, 1), whole("n", n, 1)
+    text = (f'quench.ir 1\nmodule "gemm_{m}x{k}x{n}" canonical {{\ninput %A: f32[{m}, {k}]\ninput %B: f32[{k}, {n}]\n'
+            f"input %bias: f32[{m}, {n}]\n%C = Gemm(%A, %B, %bias)\noutput %C\n}}\n")
+    ir = load(text.encode(), client)
+    ir.name = f"gemm_{m}x{k}x{n}"
+    return ir
+
+
 def _check(function: Callable[..., Any], options: Mapping[str, Any], unused: Iterable[str] = ("format",)) -> None:
     """TypeError for an option that neither the function nor `Client.load` has; `unused` has none of the latter's."""
     own = {each.name for each in inspect.signature(function).parameters.values() if each.default is not each.empty}

@@ -153,6 +153,15 @@ class ModuleTest(unittest.TestCase):
             broken.write_bytes(data)
             self.refused(words, self.client.load, broken)
 
+    def test_one_product_is_a_module(self):
+        path = staged.FOLDER / "gemm.onnx"
+        subprocess.run([staged.QUENCH, "tile", "--gemm", "32,64,128", "--limits", "64,64,64", "--samples", "2", "-o", path],
+                       check=True, capture_output=True)
+        tiled = quench.gemm(32, 64, 128, client=self.client).tile(64, 64, 64, 2)
+        self.assertEqual(tiled, self.client.load(path))
+        self.assertEqual((tiled.name, tiled.input_shapes), ("gemm_32x64x128", [(32, 64), (64, 128), (32, 128)]))
+        self.refused("k is 0, must be at least 1", quench.gemm, 32, 0, 128)
+
     # ---- what else it is ----
 
     def test_copies(self):
