@@ -19,6 +19,9 @@ class Text(str):
     def __repr__(self) -> str:
         return str(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Text, (str(self),)
+
 
 class Value(dict[str, Any]):
     """What a node takes or makes, as `quench nodes --format json` prints it; its keys are attributes too."""

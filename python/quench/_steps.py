@@ -64,6 +64,12 @@ def whole(what: str, value: Any, least: int, most: Optional[int] = None) -> int:
     return found
 
 
+def real(what: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise InputError(f"{what} is {value!r:.100}, must be a number")
+    return float(value)
+
+
 def fill_sizes(field: Any, sizes: Optional[Mapping[str, int]]) -> None:
     """A repeated quench.step.v1.SymbolSize."""
     for name, size in (sizes or {}).items():
@@ -172,12 +178,14 @@ def fill_compile_options(options: Any, *, opt_level: int = 3, set_channel_layout
     options.no_winograd = not winograd
     options.no_float16_sums = not float16_sums
     if max_size is not None:
-        options.max_size = max_size
+        options.max_size = real("max_size", max_size)
     chosen = one_of("check", check, ("auto", "full", "no"))
     options.check = messages().enum("quench.codegen.v1.Check", f"CHECK_{'UNSPECIFIED' if chosen == 'auto' else chosen.upper()}")
     options.class_names.extend(class_names)
     if preprocess is not None:
-        options.preprocessing = json.dumps(preprocess)
+        if not isinstance(preprocess, Mapping):
+            raise InputError(f"preprocess is {preprocess!r:.100}, must be a dict")
+        options.preprocessing = json.dumps(dict(preprocess))
     if prefix is not None:
         if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", prefix):
             raise InputError(f"prefix is `{prefix}`, must be letters, digits and `_`, a letter first")
@@ -202,7 +210,7 @@ def fill_quantize_options(options: Any, *, activation_dtype: str = "int8", kerne
     options.bias_correction = bias_correction
     options.method = one_of("calib_method", calib_method, METHODS) if calib_method else ""
     if percentile is not None:
-        options.percentile = percentile
+        options.percentile = real("percentile", percentile)
     options.include.extend(include)
     options.exclude.extend(exclude)
     if block_size is not None:

@@ -12,7 +12,7 @@ import numpy as np
 from quench._gateway import message
 from quench._modules import module_bytes, upload_module
 from quench._results import Results, output
-from quench._steps import Path, Steps, fill_quantize_options, fill_sizes, portable_target, whole
+from quench._steps import Path, Steps, fill_quantize_options, fill_sizes, portable_target, real, whole
 from quench._wording import near_names
 from quench.errors import ArgumentError, InputError
 
@@ -134,7 +134,7 @@ class IR(Results):
         def fill(request: Any) -> None:
             request.backend = backend
             request.operators.extend(operators)
-            request.options.min_nodes = min_nodes
+            request.options.min_nodes = whole("min_nodes", min_nodes, 1)
             request.options.keep_stacks = not remove_stacks
             request.options.keep_batch_matmul = not simplify_batch_matmul
             request.options.keep_scalar_add = not simplify_scalar_add
@@ -168,7 +168,8 @@ class IR(Results):
         self._may_lose_statistics(force)
 
         def fill(request: Any) -> None:
-            request.limits.m, request.limits.n, request.limits.k, request.samples = m, n, k, samples
+            limits = request.limits
+            limits.m, limits.n, limits.k, request.samples = whole("m", m, 1), whole("n", n, 1), whole("k", k, 1), whole("samples", samples, 1)
 
         self._become("tile", fill)
         return self
@@ -185,7 +186,7 @@ class IR(Results):
         request = steps.add("split_tensors", {"module": ("transform", "module")})
         request.parts = parts
         if least_gain is not None:
-            request.least_gain = least_gain
+            request.least_gain = real("least_gain", least_gain)
         outputs = self._client._outputs(steps.spec, "split_tensors")
         result = message("quench.quantizer.v1.SplitTensorsResult").FromString(self._client.gateway.read_bytes(outputs["result"].digest))
         if not result.layers:

@@ -178,6 +178,7 @@ class ForgeCompatTest(unittest.TestCase):
         for text in (self.plain.mod, self.plain.typed_mod, self.plain.main.text):
             self.assertEqual(repr(text), str(text))
             self.assertGreater(len(repr(text).splitlines()), 10)
+            self.assertLess(len(pickle.dumps(text)), 2 * len(text))  # without the module
         self.assertNotIn("f32", self.plain.mod)
         self.assertIn(" = Conv(image, conv1.weight: f32[16, 1, 3, 3], conv1.bias: f32[16], ", self.plain.typed_mod)
         self.assertEqual(self.plain.typed_mod, self.plain.text)

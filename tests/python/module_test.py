@@ -87,6 +87,12 @@ class ModuleTest(unittest.TestCase):
             self.refused(words, ir.compile, target, output_path=out)
         self.refused("target.host_target: .*`kind`", ir.compile, "x86-64", {"mcpu": "haswell"}, output_path=out)
         self.assertFalse(out.exists())
+        for words, more in (("max_size is 'a', must be a number", {"max_size": "a"}), ("preprocess is 'a', must be a dict", {"preprocess": "a"})):
+            self.refused(words, ir.compile, output_path=out, **more)
+        self.refused("percentile is 'a'", ir.quantize, calib_method="percentile", percentile="a")
+        self.refused("least_gain is 'a'", self.single.copy().split_tensors, least_gain="a")
+        self.refused("min_nodes is 0", self.single.copy().partition, min_nodes=0)
+        self.refused("k is 0, must be at least 1", self.single.copy().tile, 8, 8, 0)
         self.refused("calib_method is `foo`, must be `average`", ir.quantize, calib_method="foo")
         self.refused("batch_size is 0", ir.set_batch_size, 0)
         self.refused("batch_size is 2.5", ir.set_batch_size, 2.5)
