@@ -1,4 +1,4 @@
-"""What a module at a gateway is; `quench.ir` has what is done to it."""
+"""Properties of a module at a gateway; `quench.ir` has what is done to it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Facts:
         self._forget()
 
     def _forget(self) -> None:
-        """What was known of another module."""
+        """Drops facts, which were those of another module."""
         self._facts: Optional[dict[str, Any]] = None
         self._graphs: Optional[dict[str, Graph]] = None
         self._weights: Optional[Weights] = None
@@ -169,7 +169,7 @@ class Facts:
 
     @property
     def partition_backends(self) -> list[str]:
-        """What parts of the module are for; empty: it is not partitioned."""
+        """Backends that parts of the module are for; empty: it is not partitioned."""
         return list(self.facts["partition_backends"])
 
     @property
@@ -223,7 +223,7 @@ class Facts:
         return isinstance(other, Facts) and self.fingerprint == other.fingerprint
 
     def __hash__(self) -> int:
-        """Of the structure, the same in every process."""
+        """Hash of the structure, the same in every process."""
         return int(self.structure_hash[:15], 16)
 
     def __str__(self) -> str:

@@ -24,7 +24,7 @@ class Text(str):
 
 
 class Value(dict[str, Any]):
-    """What a node takes or makes, as `quench nodes --format json` prints it; its keys are attributes too."""
+    """A value that a node takes or makes, as `quench nodes --format json` prints it; its keys are attributes too."""
 
     @property
     def name(self) -> str:
@@ -32,7 +32,7 @@ class Value(dict[str, Any]):
 
     @property
     def type(self) -> str:
-        """As the graph's text has it: `f32[batch, 3]`."""
+        """The type as the graph's text has it: `f32[batch, 3]`."""
         return str(self["type"])
 
     @property

@@ -1,4 +1,4 @@
-"""What comes out of a module: libraries, files, values, reports."""
+"""Results of a module: libraries, files, values, reports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def output(done: Mapping[str, Any], step: str, name: str) -> Any:
 
 
 class Results(Facts):
-    """The module stays as it is."""
+    """Methods that leave the module as it is."""
 
     @near_names
     def compile(self, target: Optional[Target] = None, host: Optional[Target] = None, output_path: Path = "compile_output",
@@ -97,7 +97,7 @@ class Results(Facts):
                            output(done, "compile", "report").digest, self.name, uuid or "", text)
 
     def export(self, path: Path) -> pathlib.Path:
-        """As an ONNX model. One above 1 GiB has files beside it."""
+        """Writes an ONNX model; one above 1 GiB has files beside it."""
         outputs = self._run("export_model", lambda request: None)
         path = pathlib.Path(path)
         for name, output in outputs.items():
@@ -177,7 +177,7 @@ class Results(Facts):
         return run
 
     def diff(self, other: Facts) -> dict[str, Any]:
-        """What `other` has that this has not, and the other way round, as `quench diff --format json` prints it."""
+        """Differences between this module and `other`, both ways, as `quench diff --format json` prints them."""
         steps = Steps(f"diff {self.name}")
         request = steps.add("diff")
         request.reference.CopyFrom(self._module)

@@ -1,4 +1,4 @@
-"""Constants of a module as arrays, and its graphs' own inputs and outputs: what only the module's message has."""
+"""Constants of a module as arrays, and the inputs and outputs of its graphs: only the module's message has them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quench._gateway import Gateway, message
 # By ONNX's numbers. numpy has no bfloat16 and no floats of 8 bits: their bits are integers.
 _DTYPES = {1: "<f4", 2: "u1", 3: "i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2", 11: "<f8", 12: "<u4", 13: "<u8",
            14: "<c8", 15: "<c16", 16: "<u2", 17: "u1", 18: "u1", 19: "u1", 20: "u1", 24: "u1"}
-# Those of which several share a byte, the lowest bits first: bits, and whether they are signed.
+# Types whose elements share a byte, the lowest bits first: bits, and whether they are signed.
 _PACKED = {21: (4, False), 22: (4, True), 23: (4, False), 25: (2, False), 26: (2, True)}
 _STRING = 8
 

@@ -44,7 +44,7 @@ def in_python(text: str) -> str:
     return text
 
 
-# What other tools call options.
+# Names that other tools have for options.
 _ELSEWHERE = {
     "calib_data": "data", "custom_convert_map": "conversions", "export_relay": "export_ir", "default_dtype": "default_type", "dtype": "dtypes", "dtype_dict": "dtypes", "shape": "shapes",
     "freeze_params": "no_freeze", "shape_dict": "shapes", "use_parser_friendly_name": "", "export_node_renamed_model_path": ""}

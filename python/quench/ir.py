@@ -146,7 +146,7 @@ class IR(Results):
     @near_names
     def partition_for_tensorrt(self, remove_stacks: bool = True, simplify_batch_matmul: bool = True, simplify_scalar_add: bool = True,
                                remove_no_mac_subgraphs: bool = True, *, force: bool = False) -> Self:
-        """What TensorRT runs becomes parts of the module, as by `partition`; a library that is made of it runs them without TensorRT."""
+        """`partition` for TensorRT; a library that is made of the module runs the parts without TensorRT."""
         return self.partition("tensorrt", remove_stacks=remove_stacks, simplify_batch_matmul=simplify_batch_matmul,
                               simplify_scalar_add=simplify_scalar_add, remove_no_mac_subgraphs=remove_no_mac_subgraphs, force=force)
 
@@ -203,8 +203,8 @@ class IR(Results):
                   sizes: Optional[Mapping[str, int]] = None) -> Self:
         """Runs samples through the model and keeps the ranges of its values. `data`: a folder or file of samples, an array whose
         rows are samples, how many random ones, or samples one by one: an array, a list of arrays or a dict by the inputs' names.
-        `sizes`, with random ones: of what inputs decide. `reset=False` adds to earlier calls. Nothing else changes: what the module computes is what it was. `use_cuda` warns: CPUs do
-        it, there is no code for GPUs."""
+        `sizes`, for random ones: what inputs decide. `reset=False` adds to earlier calls. Nothing else changes: the module computes
+        what it did. `use_cuda` warns: CPUs do it, there is no code for GPUs."""
         if sizes and not isinstance(data, (int, np.integer)):
             raise InputError("sizes are those of random samples, and these have their own")
         if use_cuda:

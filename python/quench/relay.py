@@ -1,4 +1,4 @@
-"""Forge's RelayModule: its names, and what they mean there. docs/python.md says where `quench.IR` differs."""
+"""Forge's RelayModule: its names, with their meanings there. docs/python.md says where `quench.IR` differs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from quench.client import Client
 
-# Of tensors, and of what compile() calls it.
+# Forge's names of layouts, and those of compile().
 LAYOUTS = {"NCHW": "first", "NHWC": "last"}
 
 
@@ -44,7 +44,7 @@ class RelayModule(IR):
         elif client not in (None, ir._client):
             raise InputError("client is for models that are read, and this module is at a gateway already")
         super().__init__(ir._client, ir._module, ir.name)
-        self._layout: Optional[str] = None  # of the computation, as compile() calls it
+        self._layout: Optional[str] = None  # the computation's, by compile()'s name
         self._unfrozen: tuple[str, ...] = ()
         self.__dict__.update(ir.copy().__dict__)
         if params:
@@ -97,7 +97,7 @@ class RelayModule(IR):
     def from_onnx(cls, model: Union[Path, bytes, Any], shape: Optional[Mapping[str, Any]] = None, dtype: Any = None,
                   opset: Optional[int] = None, freeze_params: bool = True, convert_config: Optional[Mapping[str, bool]] = None,
                   export_node_renamed_model_path: Optional[Path] = None, **options: Any) -> Self:
-        """As quench.from_onnx. With freeze_params=False nothing is folded, and `params` has the weights."""
+        """quench.from_onnx, folded. With freeze_params=False nothing is folded, and `params` has the weights."""
         ir = loading.from_onnx(model, shape, dtype, opset, True, convert_config, export_node_renamed_model_path, **options)
         if freeze_params:
             return cls._of(ir)
@@ -109,26 +109,26 @@ class RelayModule(IR):
     def from_torch(cls, script_module: Any, input_infos: Any, custom_convert_map: Optional[Mapping[str, str]] = None,
                    default_type: Any = "float32", use_parser_friendly_name: bool = False, keep_quantized_weight: bool = False,
                    **options: Any) -> Self:
-        """As quench.from_torch."""
+        """quench.from_torch, folded."""
         return cls._of(loading.from_torch(script_module, input_infos, custom_convert_map, default_type, use_parser_friendly_name,
                                           keep_quantized_weight, **options))
 
     @classmethod
     def from_tensorflow(cls, graph: Union[Path, bytes, Any], layout: Optional[str] = None, shape: Optional[Mapping[str, Any]] = None,
                         outputs: Iterable[str] = (), convert_config: Optional[Mapping[str, bool]] = None, **options: Any) -> Self:
-        """As quench.from_tensorflow; layout: of the computation, what `compile` has for set_channel_layout where it is given none.
+        """quench.from_tensorflow, folded. layout: that of the computation, `compile`'s set_channel_layout where it is given none.
         Inputs and outputs stay as the model has them."""
         return cls._of(loading.from_tensorflow(graph, "", shape, outputs, convert_config, **options), layout)
 
     @classmethod
     def from_keras(cls, model: Union[Path, Any], shape: Optional[Mapping[str, Any]] = None, layout: str = "NCHW", **options: Any) -> Self:
-        """As quench.from_keras; layout as from_tensorflow's."""
+        """quench.from_keras, folded. layout: the same as from_tensorflow's."""
         return cls._of(loading.from_keras(model, shape, **options), layout)
 
     @classmethod
     def from_tflite(cls, model: Union[Path, bytes, Any], shape_dict: Optional[Mapping[str, Any]] = None,
                     dtype_dict: Optional[Mapping[str, Any]] = None, **options: Any) -> Self:
-        """As quench.from_tflite."""
+        """quench.from_tflite, folded."""
         return cls._of(loading.from_tflite(model, shape_dict, dtype_dict, **options))
 
     # ---- what it is ----
@@ -141,7 +141,7 @@ class RelayModule(IR):
         return {name: weights[name] for name in self._unfrozen if name in weights}
 
     def __eq__(self, other: object) -> bool:
-        """Of equal structure, whatever the weights."""
+        """Equal structures, whatever the weights."""
         return isinstance(other, Facts) and self.structure_hash == other.structure_hash
 
     __hash__ = IR.__hash__

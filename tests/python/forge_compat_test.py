@@ -349,7 +349,7 @@ class ForgeCompatTest(unittest.TestCase):
             self.assertTrue(self.plain.copy().set_batch_size(1).calibrate(self.samples, use_cuda=True).is_calibrated)
 
     def types(self, ir):
-        """Of weights and of biases of the first convolution."""
+        """Types and scales' shapes of the first convolution's weights and biases."""
         made = {each.name: node for node in ir for each in node.outputs}
         convolution = next(node for node in ir if node.op == "Conv")
         sources = [made.get(each.name) for each in convolution.inputs]
@@ -408,7 +408,8 @@ class ForgeCompatTest(unittest.TestCase):
 
     def test_options_of_from_onnx(self):
         given = {"image": (4, 1, 8, 8)}
-        for ir in (forge.from_onnx(Onnx.load(""), given), forge.from_onnx(model=Onnx.load(""), shape=given), forge.from_onnx(staged.DIGITS, shapes=given)):
+        for ir in (forge.from_onnx(Onnx.load(""), given), forge.from_onnx(model=Onnx.load(""), shape=given),
+                   forge.from_onnx(staged.DIGITS, shapes=given)):
             self.assertEqual(ir.input_shapes, [(4, 1, 8, 8)])
         self.assertEqual(forge.from_onnx(sums(), None, {"x": "float64", "y": "float64"}).input_dtypes, ["float64"] * 2)
         self.assertEqual(forge.from_onnx(sums(), dtype="float64").input_dtypes, ["float64"] * 2)
