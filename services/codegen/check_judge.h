@@ -45,7 +45,7 @@ class CheckJudge {
   // Relative, as verify has it; more where the code stores 16 bits.
   double ToleranceOf(ValueId id);
 
-// The result of a quantizer is judged by its operands: `operands` finds its input, scale and zero point, null
+  // The result of a quantizer is judged by its operands: `operands` finds its input, scale and zero point, null
   // for those that nothing shows.
   std::optional<Mismatch> Judge(const JudgedValue& value, const Operands& operands);
 

@@ -57,7 +57,7 @@ struct CompileOptions {
   std::vector<std::string> class_names;
   std::string preprocessing;
   std::string uuid;  // "" derives one from the fingerprint and the options (deterministic)
-// Prefix of names in the header, once HeaderPrefix (header.h) has made it an identifier. The library does
+  // Prefix of names in the header, once HeaderPrefix (header.h) has made it an identifier. The library does
   // not depend on it.
   std::string header_prefix;
   Emit emit = Emit::kByTarget;

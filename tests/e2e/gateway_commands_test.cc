@@ -455,8 +455,7 @@ TEST_F(GatewayTest, ComparesAsOneProcessDoes) {
     EXPECT_EQ(here.out, there.out) << there.err;
   }
   // Its earlier outputs, in a folder like ONNX's test data.
-  ASSERT_EQ(work_.Run({"run", "out/model.so", "--random", "3", "--output", "set"}).exit_code,
-            0);
+  ASSERT_EQ(work_.Run({"run", "out/model.so", "--random", "3", "--output", "set"}).exit_code, 0);
   std::filesystem::rename(work_.path("set/logits.npy"), work_.path("set/output_0.npy"));
   ASSERT_TRUE(WriteNpy((*RandomInputs(
                            std::vector<ArtifactTensor>{

@@ -151,7 +151,8 @@ absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context)
     return absl::OkStatus();
   }
   if (args.samples.data.empty() == (args.samples.random == 0)) {
-    return UsageError(InvalidArgument("no samples: give --data PATH, or --random N if there is no data"));
+    return UsageError(
+        InvalidArgument("no samples: give --data PATH, or --random N if there is no data"));
   }
   std::error_code error;
   const bool exists = std::filesystem::exists(args.output, error);

@@ -161,7 +161,8 @@ absl::Status RunCompare(CompareArgs args, const StepContext& context) {
   if (files && args.data.empty() && std::filesystem::is_directory(args.model->model, error))
     args.data = args.model->model;
   if (args.data.empty() == (args.random == 0)) {
-    return InvalidArgument("samples are wanted: --data PATH, or --random N without any data");
+    return UsageError(
+        InvalidArgument("no samples: give --data PATH, or --random N if there is no data"));
   }
   QUENCH_RETURN_IF_ERROR(CheckReport(args));
   QUENCH_RETURN_IF_ERROR(CheckModelOptions(args));

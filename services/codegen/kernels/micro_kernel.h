@@ -63,7 +63,7 @@ struct MicroTile {
   Ptr input;  // first channel of the first tap of the tile's first pixel
   Int y_stride, x_stride;
   Ptr weights;
-  Ptr bias;     // `vectors` vectors that the accumulators start with; 0 when invalid
+  Ptr bias;  // `vectors` vectors that the accumulators start with; 0 when invalid
   // Byte inputs with a zero point of each run only: `vectors` vectors more to start with, multiplied by the
   // i32 `zero`. Invalid if the zero point is a constant.
   Ptr factors;

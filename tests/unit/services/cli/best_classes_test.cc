@@ -49,7 +49,8 @@ class FolderLabelsTest : public ::testing::Test {
 };
 
 TEST_F(FolderLabelsTest, AClassIsThePlaceOfItsFolder) {
-  for (const char* path : {"dog/2.png", "cat/b.jpg", "cat/a.png", "dog/1.png", "eel/x.png"}) Put(path);
+  for (const char* path : {"dog/2.png", "cat/b.jpg", "cat/a.png", "dog/1.png", "eel/x.png"})
+    Put(path);
   EXPECT_EQ(*ReadLabels(folder_.path()), (std::vector<int64_t>{0, 0, 1, 1, 2}));
 }
 
@@ -60,9 +61,7 @@ TEST_F(FolderLabelsTest, ImagesBesideTheFoldersHaveNoClass) {
             "`stray.png` lies in no folder that is a class");
 }
 
-TEST_F(FolderLabelsTest, FoldersAreNeeded) {
-  EXPECT_FALSE(ReadLabels(folder_.path()).ok());
-}
+TEST_F(FolderLabelsTest, FoldersAreNeeded) { EXPECT_FALSE(ReadLabels(folder_.path()).ok()); }
 
 TEST_F(FolderLabelsTest, ClassNamesAreLines) {
   const std::filesystem::path file = folder_.path() / "names.txt";

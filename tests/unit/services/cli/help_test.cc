@@ -38,11 +38,13 @@ CommandDescription Program() {
   OptionDescription type = Flag("--type", "Precision");
   type.value = "int8|f32";
   type.choices = {"int8", "f32"};
-  build.options = {Flag("--far", "Gateway"), type, Flag("--own", "Own"), model,
-                   Flag("--seldom", "Passes", true), Flag("--here", "Common")};
+  build.options = {
+      Flag("--far", "Gateway"), type, Flag("--own", "Own"), model, Flag("--seldom", "Passes", true),
+      Flag("--here", "Common")};
   build.options[0].names = {"-f", "--far"};
   build.examples =
-      "Examples:\n  tool build x   one line\n  tool build a-model-whose-name-is-long-so-that-nothing-fits-beside-it   a note\n\nA "
+      "Examples:\n  tool build x   one line\n  tool build "
+      "a-model-whose-name-is-long-so-that-nothing-fits-beside-it   a note\n\nA "
       "paragraph that goes\non.";
   CommandDescription program;
   program.name = program.path = "tool";
@@ -58,8 +60,9 @@ TEST(HelpTest, WrapsBetweenWords) {
 }
 
 TEST(HelpTest, GroupsHaveTheirOrder) {
-  EXPECT_EQ(GroupsOf(Program().commands[0]),
-            (std::vector<std::string>{"Arguments", "Common", "Precision", "Own", "Passes", "Gateway"}));
+  EXPECT_EQ(
+      GroupsOf(Program().commands[0]),
+      (std::vector<std::string>{"Arguments", "Common", "Precision", "Own", "Passes", "Gateway"}));
 }
 
 TEST(HelpTest, RareOptionsAreListedWithAllOthersOnly) {
