@@ -1,5 +1,8 @@
 #include "common/base/near_names.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -34,6 +37,15 @@ std::vector<std::string> NearNames(std::string_view name, const std::vector<std:
   std::vector<std::string> names;
   for (auto& [distance, near] : ranked) names.push_back(std::move(near));
   return names;
+}
+
+std::string DidYouMean(std::string_view name, const std::vector<std::string>& known) {
+  const int most = std::max<int>(1, static_cast<int>(name.size()) / 3);
+  std::vector<std::string> near = NearNames(name, known, 2);
+  std::erase_if(near, [&](const std::string& each) {
+    return EditDistance(name, each) > most && !each.starts_with(name);
+  });
+  return near.empty() ? "" : fmt::format("; did you mean `{}`?", fmt::join(near, "` or `"));
 }
 
 }  // namespace quench

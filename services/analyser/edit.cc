@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "common/base/near_names.h"
 #include "common/base/status.h"
 #include "common/ir/metadata.h"
 #include "common/ir/text_lex.h"
@@ -152,7 +153,10 @@ class Editor {
     }
     if (origins.size() == 1) return origins[0];
     if (origins.empty()) {
-      return Problem(at, "no node is named `{}` (`quench nodes` lists them)", name);
+      Names names;
+      for (const Node& node : graph_.nodes) names.push_back(node.name);
+      return Problem(at, "no node is named `{}` (`quench nodes` lists them){}", name,
+                     DidYouMean(name, names));
     }
     Names names;
     for (const NodeId id : origins) names.push_back(graph_.node(id).name);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "common/base/near_names.h"
 #include "common/base/status.h"
 #include "common/ir/hash.h"
 #include "common/ir/metadata.h"
@@ -87,6 +88,7 @@ class Collector {
     for (const Node& node : graph.nodes) {
       const std::string op = node.domain.empty() ? node.op : node.domain + "." + node.op;
       ++facts_.operators[op];
+      names_.insert(node.name);
       facts_.is_quantized = facts_.is_quantized || IsQuantizing(node.op);
       if (Wanted(node)) facts_.nodes.push_back(FactsOf(graph, node, where));
       for (const auto& [name, attribute] : node.attributes) {
@@ -118,12 +120,15 @@ class Collector {
       if (matched_ops_.contains(pattern)) continue;
       std::vector<std::string> known;
       for (const auto& [op, count] : facts_.operators) known.push_back(op);
-      problems.Add(absl::NotFoundError(fmt::format("no node has an operator `{}`; there are {}",
-                                                   pattern, fmt::join(known, ", "))));
+      problems.Add(
+          absl::NotFoundError(fmt::format("no node has an operator `{}`; there are {}{}", pattern,
+                                          fmt::join(known, ", "), DidYouMean(pattern, known))));
     }
     for (const std::string& pattern : options_.names) {
       if (!matched_names_.contains(pattern))
-        problems.Add(absl::NotFoundError(fmt::format("no node is named `{}`", pattern)));
+        problems.Add(
+            absl::NotFoundError(fmt::format("no node is named `{}`{}", pattern,
+                                            DidYouMean(pattern, {names_.begin(), names_.end()}))));
     }
     return problems.Finish();
   }
@@ -169,6 +174,7 @@ class Collector {
   Sizes& sizes_;
   ModuleFacts& facts_;
   std::set<std::string> matched_ops_, matched_names_;
+  std::set<std::string> names_;  // of all nodes
 };
 
 }  // namespace

@@ -94,16 +94,6 @@ std::vector<std::string> EmptyAssignments(const std::vector<std::string>& words)
   return problems;
 }
 
-// "; did you mean `a` or `b`?", or nothing where no known name is near.
-std::string DidYouMean(const std::string& name, const std::vector<std::string>& known) {
-  const int most = std::max<int>(1, static_cast<int>(name.size()) / 3);
-  std::vector<std::string> near = NearNames(name, known, 2);
-  std::erase_if(near, [&](const std::string& each) {
-    return EditDistance(name, each) > most && !each.starts_with(name);
-  });
-  return near.empty() ? "" : fmt::format("; did you mean `{}`?", fmt::join(near, "` or `"));
-}
-
 const CommandDescription* Find(const CommandDescription& command, const std::string& name) {
   const auto found = std::find_if(command.commands.begin(), command.commands.end(),
                                   [&](const auto& each) { return each.name == name; });

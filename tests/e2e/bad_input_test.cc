@@ -29,6 +29,28 @@ TEST(BadInputTest, UsageErrorsExitWithTwo) {
   }
 }
 
+// A misspelt word is answered with what it may have been.
+TEST(BadInputTest, UsageErrorsSayWhatWasMeant) {
+  const Workspace work;
+  const auto expect = [&](const Names& arguments, const std::string& text) {
+    ExpectRefusal(work.Run(arguments), 2, "quench: error: " + text);
+  };
+  expect({"compil", "m.onnx"}, "unknown command `compil`; did you mean `compile`?");
+  expect({"help", "compil"}, "unknown command `compil`; did you mean `compile`?");
+  expect({"--progress", "none", "compil"}, "unknown command `compil`; did you mean `compile`?");
+  expect({"workflow", "lst"}, "unknown command `lst`; did you mean `list`?");
+  expect({}, "a command is missing");
+  expect({"compile", "--targt", "x86-64", "m.onnx"},
+         "unknown option `--targt`; did you mean `--target`?");
+  expect({"compile"}, "MODEL is required");
+  expect({"compile", "m.onnx", "n.onnx"}, "unexpected argument `n.onnx`");
+  expect({"compile", "m.onnx", "--target"}, "--target: the value is missing");
+  expect({"compile", "m.onnx", "--opt-level", "5"}, "--opt-level: 5 is not in 0 to 4");
+  expect({"bench", "m.so", "--threads", "1.5"}, "--threads: `1.5` is not a whole number");
+  expect({"compile", "m.onnx", "--emit", "obk"}, "--emit: `obk` is none of so, obj, a; did you");
+  expect({"compile", DigitsModel(), "--target", "raspbery-pi/5"}, "unknown target `raspbery-pi/5`");
+}
+
 TEST(BadInputTest, ModelsThatAreNone) {
   const Workspace work;
   const std::string digits = *ReadFile(DigitsModel());

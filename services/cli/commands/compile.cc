@@ -141,7 +141,8 @@ absl::StatusOr<TempDir> PrepareOutput(const CompileArgs& args) {
 
 // Beside an encrypted library weights do not lie in the open: a text that is only read names them by their digests.
 absl::Status WriteIr(const CompileArgs& args, const Graph& graph, const fs::path& path) {
-  if (Encrypts(args)) return WriteFileAtomically(path, PrintGraph(graph));
+  if (Encrypts(args))
+    return WriteFileAtomically(path, PrintGraph(graph, {.constants = false}));
   return WriteModule(graph, path, args.external_weights);
 }
 

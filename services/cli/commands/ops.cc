@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "common/base/near_names.h"
 #include "common/base/status.h"
 #include "common/ops/op.h"
 #include "services/cli/commands/declarations.h"
@@ -152,8 +153,12 @@ absl::Status RunOps(const OpsArgs& args, const StepContext& context) {
     }
   }
   if (args.format == "json") fmt::print("{}\n", list.dump(2));
-  if (!found)
-    return absl::NotFoundError(fmt::format("no operator's name contains `{}`", args.pattern));
+  if (!found) {
+    std::vector<std::string> known;
+    for (const importer::KnownOp& op : Listed()) known.push_back(op.name);
+    return absl::NotFoundError(fmt::format("no operator's name contains `{}`{}", args.pattern,
+                                           DidYouMean(args.pattern, known)));
+  }
   return absl::OkStatus();
 }
 
