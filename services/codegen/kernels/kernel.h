@@ -99,10 +99,9 @@ struct Candidate {
   int in_place = -1;
   // Bytes of `packs` beyond those of the weights themselves, which the library's size may forbid.
   int64_t extra_bytes = 0;
-  double performed =
-      1;               // share of the multiplications in the node's definition that are really done
-  std::string reason;  // for the compile report
-  std::string slow;    // why integers make this no faster than floats; empty if they do
+  double performed = 1;  // share of the node's multiplications, by its definition, really done
+  std::string reason;    // for the compile report
+  std::string slow;      // why integers make this no faster than floats; empty if they do
 };
 
 struct KernelRequest {
