@@ -15,9 +15,9 @@
 
 namespace quench::quantizer {
 
-// The axis that the channels of each float value of the main graph lie along, by the operators that
-// give and take it: 1 around convolutions and pooling, the last around matrix products; others have
-// none, -1, as have those of symbolic size. Constants are no values here.
+// The channel axis of each float value of the main graph, by the operators that give and take it: 1
+// around convolutions and pooling, the last one around matrix products; others have none (-1), as
+// do values with a symbolic number of channels. Constants do not count as values here.
 std::map<std::string, int> ChannelAxes(const Graph& graph);
 
 struct CalibrateOptions {

@@ -1,5 +1,5 @@
-// Convolutions, and what lies between them and those that read them: where channels can be cut apart,
-// multiplied or put in another order without changing what a model computes.
+// Convolutions, and the nodes between them and their readers: regions where channels can be split,
+// scaled or reordered without changing what a model computes.
 #pragma once
 
 #include <map>
@@ -27,10 +27,10 @@ class RegionFinder {
  public:
   explicit RegionFinder(const Graph& graph);
 
-  // The region that a node is the source of; none if it is no such convolution, or a part of the
+  // The region whose source the node is; none if it is not such a convolution, or a part of the
   // region was rewritten.
   std::optional<Region> RegionOf(NodeId source) const;
-  // Its source and readers are in no region any more.
+  // Removes its source and readers from all regions.
   void SetRewritten(const Region& region);
 
  private:

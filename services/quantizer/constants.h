@@ -45,7 +45,7 @@ absl::StatusOr<QuantizedConstant> QuantizeBlocks(const Tensor& matrix, int axis,
 absl::StatusOr<QuantizedConstant> QuantizeBias(const Tensor& bias, float input_scale,
                                                const Tensor& kernel_scale);
 
-// Where an element of a kernel of Conv or Gemm stands.
+// The layout of a kernel of Conv or Gemm.
 struct KernelLayout {
   int64_t outputs = 1, inputs = 1, groups = 1;
   int64_t spatial = 1;        // elements for each pair of channels
@@ -61,9 +61,9 @@ std::vector<double> ExpectedShift(const Tensor& kernel, const QuantizedConstant&
                                   int axis, const KernelLayout& layout,
                                   std::span<const double> input_means);
 
-// The largest sum of products that inputs between the ends of `input` can give with the kernel, biases
-// included: what an accumulator must hold. `output_of` says which of `outputs` an element of the
-// kernel counts towards.
+// The largest sum of products that inputs between the ends of `input` can give with the kernel,
+// biases included, so that an accumulator can be checked. `output_of` maps an element of the kernel
+// to one of `outputs`.
 double LargestAccumulator(const QuantizedConstant& kernel, int axis, int64_t outputs,
                           const std::function<int64_t(int64_t)>& output_of, const Affine& input,
                           const Tensor* bias);

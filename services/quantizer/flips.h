@@ -1,4 +1,4 @@
-// The search behind adaptive rounding: rows of weights, each of which has two places to be.
+// The search behind adaptive rounding: rows of weights, each of which may take one of two values.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace quench::quantizer {
 
-// E[x x^T] of what a row is multiplied with, times the number of places.
+// E[x x^T] of the inputs that a row is multiplied by, times the number of places.
 class Moments {
  public:
   explicit Moments(int64_t length);
@@ -15,9 +15,9 @@ class Moments {
   ~Moments();
   // `count` rows of floats, `stride` apart, the first `length` of each.
   void Add(const float* rows, int64_t count, int64_t stride);
-  // Before Flip: a hundredth of the mean square is added to each square, so that weights of inputs the
-  // samples say nothing of stay with the nearest integer (the same share as in Frantar et al. 2022,
-  // arXiv 2210.17323, section 3.3).
+  // Before Flip: a hundredth of the mean square is added to each square, so that weights about
+  // whose inputs the samples say nothing stay with the nearest integer (the same share as in
+  // Frantar et al. 2022, arXiv 2210.17323, section 3.3).
   void Finish();
 
   struct Matrix;
@@ -32,8 +32,8 @@ struct FlipRows {
   FlipRows(int64_t count, int64_t length);
   int64_t count = 0, length = 0;
   std::vector<float> weight;
-  std::vector<float> error;  // what stands for the weight, minus the weight
-  std::vector<float> step;   // from there to its other place; 0: it has none
+  std::vector<float> error;  // the integer's value minus the weight
+  std::vector<float> step;   // from that value to the other one; 0: there is none
   std::vector<uint8_t> flipped;
 };
 
@@ -43,8 +43,8 @@ struct FlipNoise {
   FlipNoise& operator+=(const FlipNoise& other);
 };
 
-// In each row, moves single weights, each time the one that lowers error^T moments error most, until
-// none does. Sets `flipped`, and `error` and `step` as they are then.
+// In each row, moves single weights, each time the one that lowers error^T moments error most,
+// until none does. Sets `flipped`, and updates `error` and `step`.
 FlipNoise Flip(const Moments& moments, FlipRows& rows);
 
 }  // namespace quench::quantizer

@@ -1,4 +1,4 @@
-// How often a tensor took which values, for tensors whose range nobody knows beforehand.
+// Histogram of a tensor's values, for tensors whose range is not known beforehand.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@ namespace quench::quantizer {
 
 // Bins of equal width 2^exponent, aligned to zero: bin k holds [k, k + 1) * 2^exponent. They reach
 // from the least value seen to the greatest, and to zero, which every quantized range includes. The
-// width is the least at which kMaxBins suffice, so more than half of them are in use. It doubles
-// when the range grows, which joins pairs of bins and loses no count: what a histogram holds depends
-// on what was added to it, never on the order or on how it was merged.
+// width is the smallest for which kMaxBins suffice, so more than half of them are in use. It
+// doubles when the range grows, which joins pairs of bins and loses no count: the contents of a
+// histogram depend only on the values added, never on their order or on how it was merged.
 class Histogram {
  public:
   static constexpr int64_t kMaxBins = 4096;
 
-  // `low` and `high` are the extrema of `values`, which are finite and not none.
+  // `low` and `high` are the extrema of `values`, which are finite and not empty.
   void Add(std::span<const float> values, float low, float high);
   void Merge(const Histogram& other);
 
@@ -29,7 +29,8 @@ class Histogram {
   // Lower edge of the bin `counts()[i]`; of i = size, the upper edge of the last.
   double Edge(size_t i) const;
 
-  // Impossible parts give an empty histogram: exponent out of range, too many bins, none of zero.
+  // Inconsistent parts give an empty histogram: exponent out of range, too many bins, no bin of
+  // zero.
   static Histogram FromParts(int exponent, int64_t first_bin, std::vector<uint64_t> counts);
 
  private:

@@ -9,7 +9,7 @@
 
 namespace quench::quantizer {
 
-// A kernel as rows: an output is the sum of a row's weights times as many inputs.
+// A kernel as rows: an output is the sum of products of a row's weights and as many inputs.
 struct KernelRows {
   int64_t groups = 1;       // whose outputs read different inputs
   int64_t outputs = 1;      // of a group
@@ -25,9 +25,9 @@ struct KernelRows {
 // elements.
 std::optional<KernelRows> RowsOf(const Node& node, const Tensor& kernel);
 
-// Some of the inputs that one run multiplies the rows with, groups * length floats each: `count` of
-// them (or as many as there are), spread evenly, from another place for another `shift` (0 to below
-// 1). `input` is f32 and fits the node; what padding reads is zero.
+// Some of the inputs by which one run multiplies the rows, groups * length floats each: `count` of
+// them (or as many as there are), spread evenly, at other places for another `shift` (0 to below
+// 1). `input` is f32 and fits the node; padding reads as zero.
 std::vector<float> PatchesOf(const Node& node, const Tensor& kernel, const Tensor& input,
                              int64_t count, double shift);
 

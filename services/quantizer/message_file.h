@@ -10,7 +10,7 @@
 
 namespace quench::quantizer {
 
-// Reads the message behind the line `magic`. INVALID_ARGUMENT `... has no WHAT` where the file is
+// Reads the message behind the line `magic`. INVALID_ARGUMENT `... has no WHAT` if the file is
 // anything else, or has more than 20 million fields; RESOURCE_EXHAUSTED above 1 GiB.
 absl::Status ReadMessageFile(const std::filesystem::path& path, std::string_view magic,
                              std::string_view what, google::protobuf::Message& message);

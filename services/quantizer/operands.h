@@ -10,7 +10,7 @@
 
 namespace quench::quantizer {
 
-// Axis of output channels in the kernel, -1 where a scale for each cannot be expressed.
+// Axis of output channels in the kernel, -1 if a scale for each channel cannot be expressed.
 int ChannelAxis(const Node& root, const Tensor& kernel);
 // For Conv and plain Gemm; nullopt for others, and for kernels without elements.
 std::optional<KernelLayout> LayoutOf(const Node& root, const Tensor& kernel);

@@ -16,7 +16,7 @@ namespace quench::quantizer {
 
 struct Rounding;  // rounding.h
 
-// Where the ranges of activations come from.
+// The source of activation ranges.
 enum class RangeSource : uint8_t {
   kStatic,   // statistics of calibration; all that are needed must be there
   kDynamic,  // each run's own extrema, always asymmetric u8 (ONNX's DynamicQuantizeLinear)
@@ -35,23 +35,24 @@ struct QuantizeOptions {
   std::optional<int64_t> block_size;
   bool symmetric = false;     // activations; kernels always are
   bool power_of_two = false;  // scales
-  // Biases of Conv and Gemm take back what rounding the kernel adds to the mean of each output
-  // channel; needs statistics of their inputs.
+  // Biases of Conv and Gemm are adjusted to cancel the mean error of each output channel from
+  // rounding the kernel; needs statistics of their inputs.
   bool bias_correction = false;
   std::string method;      // "": the catalogue's first
   double percentile = 99;  // of that method
   RangeSource source = RangeSource::kAny;
   // Nodes by name, or `op:NAME` for all of one operator; `*`, `?` and [] as in the shell. With
-  // include, only what it names; exclude goes before it. A node stands for those in its bodies too. A
-  // pattern that fits nothing is an error.
+  // include, only the nodes it names; exclude takes precedence. A node stands for those in its
+  // bodies too. A pattern that fits nothing is an error.
   std::vector<std::string> include, exclude;
   // Nodes that stay in float for other reasons, by the names that switches have: node -> why.
   std::map<std::string, std::string> kept;
   // Result of AdaptRounding for this module and these options; null: weights become the nearest
   // integers.
   std::shared_ptr<const Rounding> rounding;
-  // Integers stand around each product by itself, or with the activation behind it that only clips,
-  // and not around groups: for runtimes that take products one by one, as ONNX Runtime does.
+  // Integers are placed around each product by itself, or with an activation behind it that only
+  // clips, instead of around groups: for runtimes that compute products one by one, as ONNX Runtime
+  // does.
   bool single_operators = false;
   // Makes a module for trials (switches.h) instead.
   bool switches = false;

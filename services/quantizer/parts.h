@@ -15,11 +15,11 @@
 namespace quench::quantizer {
 
 enum class Part : uint8_t {
-  kFloat,  // stays as it is, and reads what comes back from integers where others made them
-  kExact,  // stays as it is, and reads values before they become integers: a step is too much for it
+  kFloat,  // stays as it is, and reads dequantized values where others are integers
+  kExact,  // stays as it is, and reads values before they are quantized: a step is too much for it
   kCompute,  // Conv, ConvTranspose, Gemm, MatMul, with the pointwise operations after it; LSTM, GRU, RNN
   kPointwise,  // Add, Mul, activations: integers in and out, arithmetic in float
-  kPool,       // averages: likewise
+  kPool,       // averages: integers in and out, arithmetic in float
   kMoves,      // MaxPool, Reshape, Concat, ...: output has the input's scale
 };
 
@@ -27,16 +27,16 @@ inline bool StaysFloat(Part part) { return part == Part::kFloat || part == Part:
 
 bool IsAmong(const std::string& op, std::initializer_list<std::string_view> ops);
 
-// LSTM, GRU or RNN: their weights become integers, what goes in and out stays as it is.
+// LSTM, GRU or RNN: their weights become integers, their inputs and outputs stay as they are.
 bool IsRecurrent(const std::string& op);
-// Empty where their weights are constants, and can.
+// Why their weights stay in float; empty if they are constants that can become integers.
 std::string WhyRecurrentStaysFloat(const Graph& graph, const Node& node);
 
 // The computation that a group is named after: the first of its members.
 const Node& RootOf(const Node& node);
 Part PartOf(const Graph& graph, const Node& node);
-// Inputs whose elements reach the output: those that are quantized with it. Constants among them; of
-// recurrent layers none.
+// Inputs whose elements reach the output, and which are quantized with it. Includes constants;
+// recurrent layers have none.
 std::vector<int> DataInputs(const Node& node);
 // The input of `node` that is the root's operand; -1 if the root has no such operand, or it is
 // within.
@@ -54,7 +54,7 @@ bool IsActivation(const Graph& graph, ValueId id);
 const TensorStatistics* StatisticsOf(const Graph& graph, ValueId id, const Statistics* statistics,
                                      const QuantizeOptions& options);
 
-// The stage `quantized`, of bodies too, and the flag of the module.
+// Sets the stage `quantized`, also in bodies, and the flag of the module.
 void MarkQuantized(Graph& graph);
 
 // The result of include and exclude for a node, and so for those in its bodies.
@@ -66,7 +66,8 @@ Naming NamingOf(const Node& node, const QuantizeOptions& options, Naming around 
 bool IsSelected(Naming naming, const QuantizeOptions& options);
 // INVALID_ARGUMENT names patterns that fit no node of the main graph or, if asked, of its bodies.
 absl::Status CheckPatterns(const Graph& graph, const QuantizeOptions& options, bool bodies);
-// Per node, whether include and exclude leave it; errors as CheckPatterns has them, without bodies.
+// Per node, whether include and exclude select it for quantization; errors as in CheckPatterns, without
+// bodies.
 absl::StatusOr<std::vector<bool>> SelectedNodes(const Graph& graph, const QuantizeOptions& options);
 
 struct Plan {
@@ -74,8 +75,8 @@ struct Plan {
   std::vector<bool> wanted;         // per value: as integers
   std::vector<LayerChoice> layers;  // convolutions and products
 };
-// Integers are wanted where a product that options leave reads, and from there backwards through
-// what can work on them. INVALID_ARGUMENT names patterns of options that fit no node.
+// Integers are wanted where a product that options quantize reads, and from there backwards through
+// operators that can work on them. INVALID_ARGUMENT names patterns of options that fit no node.
 absl::StatusOr<Plan> PlanParts(const Graph& fused, const Statistics* statistics,
                                const QuantizeOptions& options);
 

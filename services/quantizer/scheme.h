@@ -7,7 +7,7 @@
 
 namespace quench::quantizer {
 
-// Real numbers low <= high; what lies outside is clipped to the ends.
+// Real numbers low <= high; numbers outside are clipped to the ends.
 struct Range {
   double low = 0, high = 0;
   friend bool operator==(const Range&, const Range&) = default;

@@ -17,8 +17,8 @@ namespace quench::quantizer {
 
 // The accuracy that quantization may cost; at least one limit, and all that are given must hold.
 struct Budget {
-  // Part of rows, 0 to 1: by how much fewer are right with labels, how many get another class than
-  // in float without.
+  // Largest share of rows, 0 to 1, that become wrong (with labels) or get another class than in
+  // float (without).
   std::optional<double> max_drop;
   // SQNR of every output, over all samples (NoiseSums::SqnrDb).
   std::optional<double> min_sqnr_db;
@@ -27,7 +27,7 @@ struct Budget {
 struct SelectOptions {
   Budget budget;
   std::vector<int64_t> labels;  // a class for each row of the first output; empty: none
-  // Samples that each layer is tried on by itself, the first of all.
+  // Number of samples, from the first on, on which each layer is tried by itself.
   int64_t sensitivity_samples = 32;
   int threads = 1;
 };
@@ -38,7 +38,7 @@ struct Cost {
   std::optional<double> drop;  // absent where the first output has no classes
 };
 
-// All that is wrong with a budget and how it is measured.
+// All errors in a budget and in how it is measured.
 absl::Status CheckOptions(const SelectOptions& options);
 
 struct LayerSensitivity {
@@ -63,9 +63,10 @@ struct Selection {
 };
 
 // `library` is a build of `module`, which was quantized with switches. Layers go back to float, the
-// most sensitive first, until the budget holds: how many is found by bisection, each time measured
-// on all samples. FAILED_PRECONDITION if no layer can be in integers, what remains has an SQNR of 0 dB
-// or less (the worst layer is named), or the budget needs classes and there are none.
+// most sensitive first, until the budget holds; their number is found by bisection, each time
+// measured on all samples. FAILED_PRECONDITION if no layer can be in integers, if the result has an
+// SQNR of 0 dB or less (the worst layer is named), or if the budget needs classes and there are
+// none.
 absl::StatusOr<Selection> Select(const Graph& module, const std::filesystem::path& library,
                                  const Samples& samples, const SelectOptions& options,
                                  const StepContext& context = {});

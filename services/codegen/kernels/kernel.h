@@ -109,8 +109,7 @@ struct KernelRequest {
   const Node& node;
   const Target& target;
   int opt_level = 3;
-  bool winograd =
-      true;  // whether Winograd's rounding, coarser than direct convolution's, is accepted
+  bool winograd = true;   // whether Winograd's rounding, coarser than a direct one, is accepted
   bool half_sums = true;  // whether short sums in f16 are accepted, if the target has them
 };
 
