@@ -57,8 +57,8 @@ struct DrawRule {
              high == std::numeric_limits<int64_t>::max();
     }
   };
-  // Bounds of the elements in row-major order, again and again; none: any integer. One for each component of
-  // an index, or for each element of a list.
+  // Bounds of the elements in row-major order, repeated in a cycle; empty: any integer. One for each
+  // component of an index, or for each element of a list.
   std::vector<Cell> cells;
   // A number minus this is the same index (counted from the end); 0: there are no such negative
   // indices.

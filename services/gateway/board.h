@@ -1,4 +1,4 @@
-// Where the engine pins up what readers may see: the live workflows. Readers never wait for it.
+// The board on which the engine shows the live workflows to readers. Readers never wait for it.
 #pragma once
 
 #include <map>
@@ -20,10 +20,10 @@ class Watcher {
 
 class Board {
  public:
-  // Null when it is not live: then the store has it, if it exists.
+  // Null if the workflow is not live: then the store has it, if it exists.
   ViewPtr Find(const std::string& id) const;
-  // As Find for the workflows of `tenant`, and until it is gone `watcher` is told of every later
-  // view, maybe from another thread before this returns.
+  // Like Find for the workflows of `tenant`; also tells `watcher`, as long as it exists, of every
+  // later view, possibly from another thread before this returns.
   ViewPtr Watch(const std::string& tenant, const std::string& id,
                 const std::weak_ptr<Watcher>& watcher);
 

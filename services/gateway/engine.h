@@ -1,5 +1,5 @@
-// Runs workflows: which step is done when, by whom, how often, and what is written down of it. All
-// of its state belongs to one thread, its loop's.
+// Runs workflows: decides when, where and how often each step runs, and what is recorded about it.
+// All of its state belongs to one thread, its loop's.
 #pragma once
 
 #include <array>
@@ -27,8 +27,8 @@ struct EngineOptions {
   int64_t max_queued_bytes = int64_t{256} << 20;
   std::chrono::milliseconds keep_workflows{std::chrono::hours(24 * 7)};
   EndedLimits ended;
-  std::chrono::milliseconds silence{30'000};  // without an event a worker is lost
-  // With a service that nobody answers for, or whose machines cannot do a step; 0: without an end.
+  std::chrono::milliseconds silence{30'000};  // a worker silent for longer is lost
+  // How long a step waits for a service that is unreachable or cannot run it; 0: without a limit.
   std::chrono::milliseconds patience{0};
   std::chrono::milliseconds backoff{1000};      // before the second attempt
   std::chrono::milliseconds progress_gap{100};  // between views that show progress only
@@ -36,7 +36,7 @@ struct EngineOptions {
   uint64_t seed = std::random_device()();
 };
 
-// Blobs that must stay until a workflow ends, and the bytes that it takes of its tenant's.
+// Blobs that must stay until a workflow ends, and the bytes it counts against its tenant's limit.
 struct WorkflowNeeds {
   std::vector<std::string> hashes;
   int64_t bytes = 0;
@@ -46,42 +46,42 @@ class Engine {
  public:
   using Done = JobStore::Done;
 
-  // None is owned. `store` and `runner` call back: they go before the engine does, or call from the
-  // loop's thread only.
+  // None is owned. `store` and `runner` call back: they are destroyed before the engine, or call
+  // from the loop's thread only.
   Engine(const EngineOptions& options, Loop& loop, JobStore& store, StepRunner& runner,
          Board& board, Pins& pins);
   // On the loop's thread, or when that has stopped.
   ~Engine();
 
-  // The blobs that a workflow needs from the store; those that are gone already may be missing.
+  // The blobs that a workflow needs from the store; blobs that are gone already may be missing.
   using NeedsOf = std::function<WorkflowNeeds(const StoredWorkflow&)>;
-  // Takes up the workflows that the store remembers: before any other call, once. Whatever it posts
-  // to the loop comes before anything posted afterwards.
+  // Resumes the workflows in the store. Called once, before any other call. Whatever it posts to the
+  // loop comes before anything posted afterwards.
   absl::Status Recover(const NeedsOf& needs_of);
-  // Pins what those that have ended promised, until `stop` is true: that takes long where there are many.
-  // Thread-safe.
+  // Pins the results of workflows that have ended, until `stop` is true: it takes long if there are
+  // many. Thread-safe.
   absl::Status RecoverKept(const std::atomic<bool>& stop);
 
   // Thread-safe from here.
 
-  // `done` when the workflow is durable and on the board. RESOURCE_EXHAUSTED with QuotaFailure, or
-  // what the store says. The blobs are pinned under the workflow's id already; `bytes` is what it
-  // takes of the tenant's.
+  // Calls `done` when the workflow is durable and on the board. RESOURCE_EXHAUSTED with QuotaFailure,
+  // or the store's error. The blobs are pinned under the workflow's id already; `bytes` is what it
+  // counts against the tenant's limit.
   void Create(StoredWorkflow workflow, int64_t bytes, Done done);
-  // As Create, for the steps that failed or were cancelled in a workflow that the store has and
-  // that has ended; FAILED_PRECONDITION for one that has succeeded or is live. Its needs are pinned
-  // until `done`, by the engine from then on.
+  // Like Create, for the steps that failed or were cancelled in a workflow that the store has and
+  // that has ended; FAILED_PRECONDITION if it has succeeded or is live. The caller keeps its needs
+  // pinned until `done`; from then on the engine does.
   void Retry(StoredWorkflow workflow, WorkflowNeeds needs, Done done);
-  // `done` when it will stay cancelled; NOT_FOUND for one that is not live.
+  // Calls `done` when the cancellation is durable; NOT_FOUND for a workflow that is not live.
   void Cancel(const std::string& tenant, const std::string& id, Done done);
-  // No step is begun any more; `done` when none runs and all is durable.
+  // Starts no more steps; calls `done` when none runs and everything is durable.
   void Drain(std::function<void()> done);
   // Ends the calls that still run, and leaves their steps to the next engine.
   void Halt(std::function<void()> done);
 
  private:
   using WorkflowPtr = std::shared_ptr<LiveWorkflow>;
-  // A step that takes the result of an identical one's run.
+  // A step that takes the result of an identical step's run.
   struct Follower {
     WorkflowPtr workflow;
     int step = 0;
@@ -93,7 +93,7 @@ class Engine {
     int step = 0;
     metrics::Service service{};
     bool accepted = false;
-    bool abandoned = false;  // only its slot counts still
+    bool abandoned = false;  // it only still takes a slot
     Loop::Clock::time_point accepted_at;
     Loop::Clock::time_point last_event;
     int64_t start_us = 0;
@@ -109,7 +109,7 @@ class Engine {
   void After(std::chrono::milliseconds delay, std::function<void()> job);
   void Settle();
   void Adopt(StoredWorkflow stored, int64_t bytes, bool recovered);
-  // RESOURCE_EXHAUSTED with QuotaFailure where so much more is too much.
+  // RESOURCE_EXHAUSTED with QuotaFailure if these steps and bytes exceed the tenant's limits.
   absl::Status CheckQuota(const std::string& tenant, int steps, int64_t bytes);
   void Reclaim(LiveWorkflow& workflow);
   void CancelNow(const WorkflowPtr& workflow, const absl::Status& why);
@@ -152,7 +152,7 @@ class Engine {
   void NodeFailed(const Run& run, const absl::Status& status);
   void Drained(const Run& run, const absl::Status& status);
   void Unreached(const Run& run, const absl::Status& status);
-  // Why a step that has waited for its service since then fails; OK: it goes on waiting.
+  // Why a step that has waited for its service since `since_us` fails; OK: it goes on waiting.
   absl::Status OutOfPatience(const LiveWorkflow& workflow, const LiveStep& step, int64_t since_us);
   void Requeue(const WorkflowPtr& workflow, int step);
   void Rewind(const WorkflowPtr& workflow, int step, const absl::Status& status);
@@ -181,7 +181,7 @@ class Engine {
   std::map<std::string, int> open_steps_;      // by tenant
   std::map<std::string, int64_t> open_bytes_;  // by tenant
   std::map<uint64_t, Run> runs_;
-  std::map<std::string, uint64_t> by_key_;  // of runs that are not abandoned
+  std::map<std::string, uint64_t> by_key_;  // runs that are not abandoned
   FairQueue queue_;
   std::array<ServiceLoad, FairQueue::kServices> loads_;
   std::array<bool, FairQueue::kServices> chance_planned_{};
@@ -190,8 +190,8 @@ class Engine {
   uint64_t next_run_ = 1, next_order_ = 1;
   bool draining_ = false, halted_ = false, progress_planned_ = false;
   bool expiry_planned_ = false;
-  int64_t clock_offset_us_ = 0;  // from the loop's clock to Unix time, as far as that is believed
-  Loop::Clock::time_point clock_jumped_{};  // since when it is not
+  int64_t clock_offset_us_ = 0;  // from the loop's clock to Unix time, as last trusted
+  Loop::Clock::time_point clock_jumped_{};  // since when Unix time is not trusted
   Loop::Clock::time_point next_watch_;
   std::function<void()> on_drained_;
 };

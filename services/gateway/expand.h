@@ -1,4 +1,4 @@
-// From what a caller asks for to steps: presets are written out, every wrong field is found.
+// Turns a request into steps: presets are written out, and every wrong field is found.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -15,13 +15,13 @@ namespace quench::gateway {
 inline constexpr int kMaxSteps = 20'000;
 inline constexpr int64_t kMaxWorkflowBytes = int64_t{32} << 20;
 
-// `spec` with its work as a list of steps, dependencies first and else in the order given.
+// `spec` with its work as a list of steps, dependencies first and otherwise in the order given.
 // INVALID_ARGUMENT with BadRequest for every field that is wrong; paths begin with `spec`. Steps
-// together take at most `max_bytes` of memory: what would go over is not written out.
+// together take at most `max_bytes` of memory: steps beyond that are not written out.
 absl::StatusOr<v1::WorkflowSpec> Expand(const v1::WorkflowSpec& spec,
                                         int64_t max_bytes = kMaxWorkflowBytes);
 
-// For each step the positions of those that it waits for, in ascending order, each once.
+// For each step, the positions of the steps it waits for, in ascending order, each once.
 std::vector<std::vector<int>> DependenciesOf(const v1::StepList& steps);
 
 // The blobs that the requests name, each once.
@@ -38,7 +38,7 @@ struct BlobAccess {
   MissingBlobs missing;
   ReadBlob read;
 };
-// FAILED_PRECONDITION with a violation `MISSING` for every blob that is not there.
+// FAILED_PRECONDITION with a violation `MISSING` for every blob that the tenant does not have.
 absl::Status CheckBlobs(const std::string& tenant, const std::vector<Digest>& needed,
                         const MissingBlobs& missing);
 
@@ -48,23 +48,23 @@ absl::StatusOr<std::vector<Digest>> SamplesIn(const std::string& tenant, const v
                                               const ReadBlob& read,
                                               int64_t max_bytes = kMaxWorkflowBytes);
 
-// Bytes of its tenant's limit that a workflow takes: its steps, and the names of its samples'
-// blobs.
+// The bytes that a workflow counts against its tenant's limit: its steps, and the names of its
+// samples' blobs.
 int64_t BytesOf(const v1::WorkflowSpec& expanded, size_t samples);
 
-// Whether `text` is of letters, digits, `_`, `-`, `.` and, where `slash`, `/`; 1 to 255 bytes.
+// Whether `text` is 1 to 255 letters, digits, `_`, `-`, `.` and, if `slash` is true, `/`.
 bool IsStepName(const std::string& text, bool slash);
 
 namespace internal {
 
-// Presets; what they give is checked as any list of steps is.
+// Presets; the steps they give are checked like any list of steps.
 v1::StepList WriteOut(const v1::CompileBatch& batch, int64_t max_bytes, Violations* violations);
 v1::StepList WriteOut(const v1::AnalyseBatch& batch, int64_t max_bytes, Violations* violations);
 // Says that the steps at `path` are too large.
 void AddTooLarge(const std::string& path, int64_t max_bytes, Violations* violations);
 
 // Names, requests, bindings and cycles; `path` is where the steps stand in the request. Gives the
-// order in which steps follow their dependencies, or nothing where something is wrong.
+// order in which steps follow their dependencies, or nothing if something is wrong.
 std::vector<int> CheckSteps(const v1::StepList& steps, const std::string& path,
                             Violations* violations);
 

@@ -1,5 +1,5 @@
-// Steps that wait for a slot of their service, and whose turn it is: the tenant's with the fewest
-// steps that run there, among those the one whose first step has waited longest.
+// Steps that wait for a slot of their service, and whose turn it is: the tenant with the fewest
+// steps running there; among equals, the one whose first step has waited longest.
 #pragma once
 
 #include <array>
@@ -30,28 +30,28 @@ class FairQueue {
     metrics::Service service;
     metrics::Stage stage;
     std::string tenant;
-    uint64_t order = 0;  // as they became ready; unique
+    uint64_t order = 0;  // in which steps became ready; unique
     int64_t ready_us = 0;
   };
 
-  // At most so many steps of a tenant run at once; 0: no limit.
+  // At most `max_running` steps of a tenant run at once; 0: no limit.
   explicit FairQueue(int max_running = 0) : max_running_(max_running) {}
 
   void Add(Entry entry);
   void Remove(const StepRef& ref);
-  // Takes the next for this service out; none when all that wait are of tenants at their limit.
+  // Takes out the next entry for this service; none if every waiting one's tenant is at its limit.
   std::optional<Entry> Pop(metrics::Service service);
 
   void Started(const std::string& tenant, metrics::Service service);
   void Ended(const std::string& tenant, metrics::Service service);
 
   int Depth(metrics::Stage stage) const { return depth_[static_cast<size_t>(stage)]; }
-  // When the step of this stage that waits longest became ready; none waits: nothing.
+  // When the step of this stage that has waited longest became ready; nothing if none waits.
   std::optional<int64_t> OldestReady(metrics::Stage stage) const;
 
  private:
   using Waiting = std::map<uint64_t, Entry>;  // by order
-  // A tenant's steps: in all, which its limit is for, and of each service, whose slots it shares.
+  // A tenant's running steps: in total, which its limit is for, and by service.
   struct Running {
     int total = 0;
     std::array<int, kServices> of{};

@@ -22,24 +22,24 @@ struct WinogradPlan {
   ConvShape shape;
   WinogradSize size;
   int lanes = 8;
-  int64_t blocks = 1;   // of input channels
-  int64_t vectors = 1;  // of output channels
+  int64_t blocks = 1;   // blocks of input channels
+  int64_t vectors = 1;  // vectors of output channels
   // The layout of the library's weights. Always used for weights that are transformed at run time.
   SharedPanels shared;
   Tile tile;  // of the micro-kernel: x tiles of the image by vectors
   PanelSplit panels;
   int unroll = 8;
   bool by_panels = false;
-  // Weights are in the library as they are, and a task transforms those of its panel while it runs:
-  // no copies in the library, for work that pays where many tiles share it. By panels only.
+  // The library holds the weights untransformed, and a task transforms its panel's while it runs:
+  // no copies in the library, for work that pays if many tiles share it. By panels only.
   bool transforms_weights = false;
-  // Then input channels are taken so many blocks at a time: their weights stay in L2 between being
-  // transformed and being multiplied.
+  // If `transforms_weights`: blocks of input channels taken at a time, so that their weights stay in
+  // L2 between being transformed and being multiplied.
   int64_t chunk_blocks = 1;
   Dim tiles_x = 1, tiles_y = 1;
   TileAxis axis;            // tiles of an image, in tiles of the micro-kernel
-  Dim parts = 1;            // of `axis`
-  int64_t group_parts = 1;  // by groups: those of a task
+  Dim parts = 1;            // parts of `axis`
+  int64_t group_parts = 1;  // by groups: parts that a task takes
   int64_t room = 1;         // tiles of the image in scratch
   Dim tasks = 1;
   int64_t scratch = 0;  // bytes
