@@ -83,13 +83,13 @@ class Artifact {
   virtual const std::vector<ArtifactTensor>& inputs() const = 0;
   virtual const std::vector<ArtifactTensor>& outputs() const = 0;
   virtual const std::vector<ArtifactState>& states()
-      const = 0;  // Run carries none: the caller does
+      const = 0;  // the caller carries them from run to run, not Run
   virtual std::string uuid() const = 0;
   virtual std::string fingerprint() const = 0;
   virtual std::string producer() const = 0;
   virtual std::string variant() const = 0;  // the one chosen for this CPU
-  // What was given to the compiler: names of classes by index, and a JSON object that says how inputs are prepared; empty
-  // where nothing was.
+  // Texts given to the compiler: names of classes by index, and a JSON object that says how inputs are
+  // prepared; empty if none was given.
   virtual std::vector<std::string> class_names() const = 0;
   virtual std::string preprocessing() const = 0;
 

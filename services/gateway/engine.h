@@ -190,7 +190,7 @@ class Engine {
   uint64_t next_run_ = 1, next_order_ = 1;
   bool draining_ = false, halted_ = false, progress_planned_ = false;
   bool expiry_planned_ = false;
-  int64_t clock_offset_us_ = 0;  // from the loop's clock to Unix time, as last trusted
+  int64_t clock_offset_us_ = 0;             // from the loop's clock to Unix time, as last trusted
   Loop::Clock::time_point clock_jumped_{};  // since when Unix time is not trusted
   Loop::Clock::time_point next_watch_;
   std::function<void()> on_drained_;

@@ -54,7 +54,7 @@ def make_root(suite):
                           capture_output=True, text=True, timeout=PATIENCE)
     if done.returncode != 0:
         return None, (done.stdout + done.stderr).strip().splitlines()[-1]
-    # What this machine reaches registries with.
+    # The files through which this machine reaches registries.
     for file in (pathlib.Path("/etc/resolv.conf"), pathlib.Path("/etc/pip.conf"), CERTIFICATES):
         if file.exists():
             shutil.copy(file, root / file.relative_to("/"))
