@@ -69,6 +69,10 @@ class Words(unittest.TestCase):
         self.assertEqual((0, []), self.check("a.h", "int Of(int x);  // from x\n"))
         self.assertEqual((0, []), self.check("a.txt", "// Of text.\n"))
 
+    def test_a_file_that_is_absent(self):
+        done = subprocess.run([sys.executable, SCRIPT, self.folder / "a.h"], capture_output=True, text=True)
+        self.assertEqual((1, f"check_words: {self.folder}/a.h is no file\n"), (done.returncode, done.stderr))
+
 
 if __name__ == "__main__":
     support.main("ops_check_words")
