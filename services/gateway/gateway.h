@@ -15,40 +15,41 @@
 namespace quench::gateway {
 
 struct GatewayOptions {
-  std::filesystem::path state_dir;  // empty: workflows are gone with the process
+  std::filesystem::path state_dir;  // empty: workflows are lost with the process
   ServiceChannels channels;
-  BlobAccess blobs;                       // what workflows may name
+  BlobAccess blobs;                       // blobs that workflows may name
   PutBlob put_blob;                       // stores results
   const rpc::Callers* callers = nullptr;  // not owned; null: anybody may call
-  rpc::AuditLog* audit = nullptr;         // not owned; null: nobody looks
-  EngineOptions engine;                   // its registry is everybody's
-  KeepLimits keep;                        // of what workflows that have ended gave
-  int threads = 8;                        // of short calls
-  int max_short = 1000;  // of those, at once; and with those that wait for a thread
+  rpc::AuditLog* audit = nullptr;         // not owned; null: calls are not recorded
+  EngineOptions engine;                   // its registry is for the whole gateway
+  KeepLimits keep;                        // for outputs of workflows that have ended
+  int threads = 8;                        // for short calls
+  int max_short = 1000;                   // short calls at once that run or wait for a thread
   int64_t max_workflow_bytes = kMaxWorkflowBytes;
   int max_watches = 1000;                             // calls at once that wait for a workflow
-  std::chrono::milliseconds stream_idle{5 * 60'000};  // of watchers who take nothing; 0: they may
+  std::chrono::milliseconds stream_idle{5 * 60'000};  // ends watchers that read nothing; 0: never
   std::chrono::milliseconds ask_workers{5000};  // how often services are asked whether they serve
 };
 
 class Gateway {
  public:
-  // Opens the state dir and takes up what it holds. UNAVAILABLE while another gateway has it.
+  // Opens the state dir and resumes its workflows. UNAVAILABLE while another gateway has it open.
   static absl::StatusOr<std::unique_ptr<Gateway>> Start(const GatewayOptions& options);
-  // As a crash would, but for what is being written: Stop first. The server must be gone.
+  // Ends like a crash, except that pending writes complete: call Stop first. The server must be gone.
   ~Gateway();
 
-  // For Server::Start; they live as long as this.
+  // Services for Server::Start; they live as long as this object.
   std::vector<grpc::Service*> services();
-  // Whether a queued or running workflow needs a blob, or one that has ended gave it and it is kept.
-  // Thread-safe.
+  // Whether a queued or running workflow needs the blob, or it is a kept output of one that has
+  // ended. Thread-safe.
   bool IsPinned(const std::string& hash) const { return pins_.IsPinned(hash); }
 
-  // When calls are refused: no step is started any more, those who watch or wait come back later.
+  // Called once calls are refused: starts no more steps, and tells callers who watch or wait to come
+  // back later.
   void BeginDrain();
-  // BeginDrain, and waits until `end` for running steps.
+  // Calls BeginDrain, and waits until `end` for running steps.
   void AwaitSteps(std::chrono::system_clock::time_point end);
-  // Steps that are still running are done again by the next gateway on the same state dir.
+  // The next gateway on the same state dir runs the steps again that are still running.
   void Stop();
 
  private:
@@ -57,7 +58,7 @@ class Gateway {
 
   Pins pins_;
   Board board_;
-  // Everybody posts to the loop until he is gone; it runs nothing once it is stopped.
+  // All members below post to the loop until they are destroyed; once stopped it runs nothing.
   ThreadLoop loop_;
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<StepClient> runner_;

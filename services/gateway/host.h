@@ -27,18 +27,18 @@ class GatewayHost {
     ServiceChannels channels;
     metrics::Registry* registry = &metrics::Global();
   };
-  // INVALID_ARGUMENT for what is wrong in the configuration, UNAVAILABLE when the address or the
-  // state dir cannot be had.
+  // INVALID_ARGUMENT for an error in the configuration, UNAVAILABLE if the address or the state dir
+  // is in use.
   static absl::StatusOr<std::unique_ptr<GatewayHost>> Start(const Options& options);
   ~GatewayHost();
 
   rpc::Server& server() { return *server_; }
-  // New workflows go elsewhere, running steps get the grace, the rest is done again at the next
-  // start.
+  // Refuses new workflows, and gives running steps the grace period; the others run again after the
+  // next start.
   void Drain();
 
-  // Where services of the same machine find the gateway's blobs, unless `config.blobs` is remote:
-  // then where its copies lie.
+  // The folder in which services of the same machine find the gateway's blobs; if `config.blobs` is
+  // remote, the folder of the local copies.
   static absl::StatusOr<std::filesystem::path> BlobRoot(const config::v1::GatewayConfig& config);
 
  private:

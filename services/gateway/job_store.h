@@ -1,6 +1,6 @@
-// Where workflows outlive their gateway. Writes are queued and answered when they are durable, reads
-// see what was answered. Several gateways may share a store that is made for it: a change needs the
-// revision that it was made from.
+// The store in which workflows outlive their gateway. Writes are queued and answered once durable;
+// reads see all answered writes. Several gateways may share a store that is made for it: a change
+// names the revision that it was made from.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -20,17 +20,17 @@ namespace quench::gateway {
 struct StoredWorkflow {
   v1::Workflow workflow;
   v1::WorkflowSpec spec;    // presets written out; empty when it has ended
-  v1::WorkflowSpec asked;   // as it came; empty when it has succeeded: that is never run again
-  std::string spec_hash;    // of the spec as it came
+  v1::WorkflowSpec asked;   // as requested; empty once it has succeeded: then it is never run again
+  std::string spec_hash;    // of the spec as requested
   std::string traceparent;  // of the call that created it
 };
 
 struct WorkflowUpdate {
   v1::Workflow header;  // without steps
   int64_t previous_revision = 0;
-  std::vector<std::pair<int, std::shared_ptr<const v1::Step>>> steps;  // by position: what changed
-  std::vector<BlobId> kept;                      // what header.outputs_expire_time promises
-  std::shared_ptr<const v1::WorkflowSpec> spec;  // written out, of one that is taken up again
+  std::vector<std::pair<int, std::shared_ptr<const v1::Step>>> steps;  // changed ones, by position
+  std::vector<BlobId> kept;                      // outputs promised by header.outputs_expire_time
+  std::shared_ptr<const v1::WorkflowSpec> spec;  // expanded; set if it is retried
 };
 
 // Outputs that a workflow promised to keep when it ended.
@@ -63,37 +63,37 @@ struct WorkflowPage {
   std::string next_page_token;
 };
 
-// Thread-safe. Workflows are named by id: `workflows/{id}` without what stands before.
+// Thread-safe. Workflows are named by id: the `{id}` of `workflows/{id}`.
 class JobStore {
  public:
-  // Called once, on any thread, maybe before the call returns.
+  // Called once, on any thread, possibly before the call returns.
   using Done = std::function<void(const absl::Status&)>;
 
   virtual ~JobStore() = default;
 
-  // Writes take effect in the order of the calls. RESOURCE_EXHAUSTED when there is no room: nothing
-  // of that write has happened.
+  // Writes take effect in the order of the calls. RESOURCE_EXHAUSTED if there is no room: then the
+  // write has changed nothing.
   //
-  // ALREADY_EXISTS when the tenant has a workflow with this request_id, unless that is empty.
+  // ALREADY_EXISTS if the tenant has a workflow with this request_id, unless that is empty.
   virtual void Create(StoredWorkflow workflow, Done done) = 0;
-  // ABORTED when the workflow has another revision than `previous_revision`, NOT_FOUND without it.
+  // ABORTED if the workflow's revision is not `previous_revision`, NOT_FOUND if it does not exist.
   virtual void Update(WorkflowUpdate update, Done done) = 0;
-  // NOT_FOUND, or FAILED_PRECONDITION for one that has not ended.
+  // NOT_FOUND if it does not exist, FAILED_PRECONDITION if it has not ended.
   virtual void Delete(const std::string& tenant, const std::string& id, Done done) = 0;
-  // Forgets what ended and whose expire_time has come, and of tenants above `limits` what ended first;
-  // `now_us` is Unix time in microseconds. `done` with the ids of what is forgotten, also where not all is.
+  // Forgets workflows that have ended and whose expire_time has come, and the oldest ended ones of tenants above
+  // `limits`; `now_us` is Unix time in microseconds. Calls `done` with the ids it forgot, also if it then failed.
   using Forgotten = std::function<void(const absl::Status&, const std::vector<std::string>&)>;
   virtual void Expire(int64_t now_us, const EndedLimits& limits, Forgotten done) = 0;
 
-  // With its steps; NOT_FOUND also for those of other tenants.
+  // The workflow with its steps; NOT_FOUND also if it belongs to another tenant.
   virtual absl::StatusOr<StoredWorkflow> Get(const std::string& tenant, const std::string& id) = 0;
   virtual absl::StatusOr<std::optional<StoredRequest>> FindRequest(
       const std::string& tenant, const std::string& request_id) = 0;
-  // INVALID_ARGUMENT for a page token that no page gave.
+  // INVALID_ARGUMENT for a page token that did not come from a page.
   virtual absl::StatusOr<WorkflowPage> List(const ListQuery& query) = 0;
-  // Workflows that have not ended, oldest first: for a gateway at its start.
+  // Workflows that have not ended, oldest first, for the start of a gateway.
   virtual absl::StatusOr<std::vector<StoredWorkflow>> LoadUnfinished() = 0;
-  // Outputs promised by ended workflows, one workflow after the other until `visit` gives false.
+  // Visits the outputs promised by ended workflows, one workflow at a time, until `visit` gives false.
   virtual absl::Status ForEachKept(const std::function<bool(KeptOutputs)>& visit) = 0;
 };
 
@@ -101,14 +101,14 @@ std::string WorkflowName(const std::string& id);
 std::string OperationName(const std::string& id);
 // The id in `workflows/{id}` or `operations/{id}`; "" for anything else.
 std::string IdOf(const std::string& name);
-// 32 hex digits that nobody has drawn before.
+// 32 random hex digits.
 std::string NewWorkflowId();
 
 bool HasEnded(v1::State state);
 int64_t Microseconds(const google::protobuf::Timestamp& time);
 google::protobuf::Timestamp TimestampOf(int64_t microseconds);
 
-// Where a page begins: after this workflow, in the order newest first, then by id downwards.
+// The position of a page: it begins after this workflow, newest first, then by descending id.
 struct PagePosition {
   int64_t create_us = 0;
   std::string id;

@@ -17,32 +17,32 @@ struct LiveStep {
   const v1::StepSpec* spec = nullptr;
   const StepRow* row = nullptr;
   std::vector<int> dependencies, dependents;
-  int unmet = 0;       // dependencies, and reruns of them, that it waits for
-  uint64_t order = 0;  // among all steps, as they became ready; 0: not yet
-  uint64_t epoch = 0;  // what was planned for it in an earlier one is void
+  int unmet = 0;       // dependencies, and reruns of them, still to wait for
+  uint64_t order = 0;  // in which the steps of all workflows became ready; 0: not yet
+  uint64_t epoch = 0;  // jobs planned for the step in an earlier epoch are void
   Failures failures;
-  int64_t refused_since_us = 0;  // nobody has taken it since
-  int64_t faulty_since_us = 0;   // nobody's machine could do it since
-  uint64_t run = 0;              // does it, or does an identical one
-  // Its request as it is sent, but for the id; and by what identical ones are known ("": never).
+  int64_t refused_since_us = 0;  // no service has accepted it since; 0: not so
+  int64_t faulty_since_us = 0;   // no machine could run it since; 0: not so
+  uint64_t run = 0;              // the run of this step, or of an identical one
+  // The request as it is sent, except for the id; `key` is equal for identical steps ("": never).
   std::shared_ptr<google::protobuf::Message> request;
   std::string key;
 
-  // It has succeeded, and is done again for steps whose inputs have gone since.
+  // Whether it has succeeded and runs again, for steps whose inputs have gone since.
   bool rerunning = false;
-  std::vector<int> waiters;  // for that
-  bool rewound = false;      // its missing inputs were made again once
+  std::vector<int> waiters;  // steps that wait for the rerun
+  bool rewound = false;      // its missing inputs have been made again once
 
   std::shared_ptr<v1::Step> value;
   int64_t revision = 0;
-  bool shared = true;    // a view has it: copied before it is changed
+  bool shared = true;    // a view has `value`: copied before it is changed
   bool touched = false;  // changed since the last view
-  bool unsaved = false;  // and since the last save
+  bool unsaved = false;  // changed since the last save
 };
 
 class LiveWorkflow {
  public:
-  // For a workflow that was just created, or that the store remembers.
+  // Takes a workflow that was just created, or one from the store.
   explicit LiveWorkflow(StoredWorkflow stored);
   LiveWorkflow(const LiveWorkflow&) = delete;
   LiveWorkflow& operator=(const LiveWorkflow&) = delete;
@@ -53,30 +53,30 @@ class LiveWorkflow {
   v1::Workflow header;  // without steps; its revision and counts are those of the last view
   std::vector<LiveStep> steps;
   int open = 0;       // steps that have not ended
-  int64_t bytes = 0;  // that it takes of its tenant's
+  int64_t bytes = 0;  // counted against its tenant's limit
 
   bool changed = false;     // must be saved
   bool progressed = false;  // must be shown
   bool saving = false;
   int64_t stored_revision = 0;
   const int64_t known_since;
-  std::vector<std::function<void()>> on_saved;  // once all changes of now are durable
+  std::vector<std::function<void()>> on_saved;  // called once all present changes are durable
 
-  // To change a step by.
+  // The step, for a change.
   v1::Step& Edit(int step);
-  // As Edit, where a restart may forget the change.
+  // Like Edit, for a change that a restart may forget.
   v1::Step& EditProgress(int step);
-  // As it is now, at a new revision.
+  // The present state, at a new revision.
   ViewPtr TakeView();
-  // As it was stored: at the revision that it has.
+  // The state as stored, at its present revision.
   ViewPtr FirstView() const { return ViewNow(); }
   // The changes since the last call; `view` is the present state.
   WorkflowUpdate TakeUpdate(const ViewPtr& view);
-  // The update came to nothing: its steps are due again.
+  // The update failed: its steps must be saved again.
   void Unsave(const WorkflowUpdate& update);
 
   const v1::StepOutput* FindOutput(const std::string& step, const std::string& output) const;
-  // The step before `step` that gave the blob; -1: none did.
+  // The step before `step` whose output is the blob; -1 if there is none.
   int ProducerOf(const std::string& hash, int step) const;
 
  private:

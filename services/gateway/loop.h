@@ -1,5 +1,5 @@
-// A thread's mailbox: what is posted runs there, one job at a time, so that what only jobs touch
-// needs no locks.
+// A thread's mailbox: posted jobs run on that thread, one at a time, so that data touched by jobs
+// alone need no locks.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class Loop {
   using Job = std::function<void()>;
 
   virtual ~Loop() = default;
-  // Thread-safe. Jobs run in the order of the calls, later than the call returns or beside it.
+  // Thread-safe. Jobs run in the order of the calls, during the call or after it.
   virtual void Post(Job job) = 0;
   virtual void After(std::chrono::milliseconds delay, Job job) = 0;
   virtual Clock::time_point Now() const = 0;
@@ -35,7 +35,7 @@ class ThreadLoop final : public Loop {
   void After(std::chrono::milliseconds delay, Job job) override;
   Clock::time_point Now() const override { return Clock::now(); }
   int64_t UnixMicroseconds() const override;
-  // Waits for the job that runs; others are dropped, and so is what is posted afterwards.
+  // Waits for the running job; drops all others, and any that are posted afterwards.
   void Stop();
 
  private:

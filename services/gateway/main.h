@@ -5,7 +5,7 @@
 
 namespace quench::gateway {
 
-// With its configuration file, if there is one, and the arguments over it.
+// Runs it with its configuration file, if there is one; arguments override the file.
 absl::StatusOr<std::unique_ptr<steps::Serving>> StartGateway(
     const steps::ServerArguments& arguments);
 

@@ -1,4 +1,4 @@
-// Workflows of one process, gone with it.
+// A store of workflows in memory, lost with the process.
 #pragma once
 
 #include <map>

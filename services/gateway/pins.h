@@ -1,4 +1,4 @@
-// Blobs that no eviction takes: what live workflows need, and what those that have ended gave.
+// Blobs that are never evicted: inputs of live workflows, and kept outputs of ended ones.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace quench::gateway {
 
-// Limits of Keep; a blob counts once for a tenant.
+// Limits of Keep, in bytes; a blob counts once per tenant.
 struct KeepLimits {
   uint64_t tenant_bytes = std::numeric_limits<uint64_t>::max();
   uint64_t total_bytes = std::numeric_limits<uint64_t>::max();
@@ -27,10 +27,10 @@ class Pins {
  public:
   explicit Pins(const KeepLimits& limits = {}) : limits_(limits) {}
 
-  // While what was promised is not all known (`loading`), everything is.
+  // Every blob is pinned while the promises are still being loaded (SetLoading).
   bool IsPinned(const std::string& hash) const;
   void SetLoading(bool loading);
-  // Adds to what `owner` needs.
+  // Adds to the blobs that `owner` needs.
   void Add(const std::string& owner, const std::vector<std::string>& hashes);
   void Remove(const std::string& owner);
 
@@ -39,8 +39,8 @@ class Pins {
   // kept.
   bool Keep(const std::string& owner, const std::string& tenant, const std::vector<BlobId>& blobs,
             int64_t until_us);
-  // As Keep, whatever the limits: they were asked when it was promised. Nothing for what was released
-  // while loading.
+  // Like Keep without limits: they were checked when the promise was made. Does nothing for an owner that was
+  // released while loading.
   void KeepPromised(const std::string& owner, const std::string& tenant,
                     const std::vector<BlobId>& blobs, int64_t until_us);
   void Release(const std::string& owner);
@@ -52,7 +52,7 @@ class Pins {
   uint64_t kept_bytes() const;  // of all tenants
 
  private:
-  // A digest's bytes: there are millions.
+  // A digest as bytes: there are millions.
   using Key = std::array<char, 32>;
   struct FirstBytes {
     size_t operator()(const Key& key) const {

@@ -12,26 +12,26 @@ namespace quench::gateway {
 enum class Ending {
   kFinal,        // another attempt would end the same way
   kShed,         // RESOURCE_EXHAUSTED with RetryInfo: not begun, the service says when to ask again
-  kUnreached,    // not begun: nobody took it
-  kLost,         // the worker vanished: another may do it
+  kUnreached,    // not begun: no service could be reached
+  kLost,         // the worker vanished: another may run it
   kCrashed,      // the process that did the work was killed by a signal, or hung
-  kMissingBlob,  // blobs that it needs are gone
-  kDrained,      // the worker went in good order: costs nothing
-  kNodeFault,    // the worker's machine could not do it: another may
+  kMissingBlob,  // blobs that the step needs are gone
+  kDrained,      // the worker shut down in good order: not counted as a failure
+  kNodeFault,    // the worker's machine could not run it: another may
 };
 
-// `accepted`: the service had begun.
+// `accepted`: the service had begun the step.
 Ending Classify(const absl::Status& status, bool accepted);
 
 // How often a step is begun before its failure is final.
 inline constexpr int kLostAttempts = 3;
 inline constexpr int kCrashedAttempts = 2;
-// Machines in turn that took it and could not do it: a step may be what fills their disks.
+// Machines in turn that began a step and could not run it: the step itself may fill their disks.
 inline constexpr int kNodeFaults = 10;
-// The gateway's own restarts do not count, up to here: a step may be what brings it down.
+// Restarts of the gateway that a step survives: the step itself may bring the gateway down.
 inline constexpr int kReclaims = 10;
 
-// From the attempts that a store remembers.
+// Failures by kind, counted in the attempts that the store holds.
 struct Failures {
   int lost = 0;
   int crashed = 0;

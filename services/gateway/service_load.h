@@ -1,4 +1,4 @@
-// How many steps a service takes at once, learnt from its answers.
+// The number of steps that a service takes at once, learnt from its answers.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@ class ServiceLoad {
   using Time = std::chrono::steady_clock::time_point;
   using Duration = std::chrono::milliseconds;
 
-  // One more may be tried now.
+  // Whether one more step may be tried now.
   bool CanStart(Time now) const {
     if (now < closed_until_) return false;
     return running_ < limit_ || (shed_ && now >= probe_at_ && running_ <= limit_);
   }
-  // When CanStart may become true by itself; `now` if it will not.
+  // The time at which CanStart may become true by itself; `now` if it will not.
   Time NextChance(Time now) const {
     if (now < closed_until_) return closed_until_;
     return shed_ ? std::max(now, probe_at_) : now;
@@ -24,21 +24,21 @@ class ServiceLoad {
 
   void Started() { ++running_; }
   void Ended() { --running_; }
-  // The service has begun one of those that run.
+  // The service has begun one of the running steps.
   void Accepted() {
     unreached_ = 0;
     limit_ = std::max(limit_, running_);
     if (!shed_ && running_ >= limit_) limit_ = std::min(2 * limit_, kMost);
   }
-  // It has refused one, which has ended, until `retry_after` has passed.
+  // The service has refused a step, which has ended; it may be asked again after `retry_after`.
   void Shed(Time now, Duration retry_after) {
     shed_ = true;
     limit_ = running_;
     probe_at_ = now + retry_after;
   }
-  // Nobody answered: asked again after `pause`.
+  // The service did not answer; it is asked again after `pause`.
   void Unreached(Time now, Duration pause) {
-    if (now < closed_until_) return;  // of those that were asked together
+    if (now < closed_until_) return;  // another step of the same round has reported it
     ++unreached_;
     closed_until_ = now + pause;
   }

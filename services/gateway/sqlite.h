@@ -16,18 +16,18 @@ namespace quench::gateway {
 
 class Sqlite {
  public:
-  // One run of a statement; ready for the next when it goes.
+  // One run of a statement; its destruction makes the statement ready for the next run.
   class Query {
    public:
     ~Query();
     Query(const Query&) = delete;
     Query& operator=(const Query&) = delete;
-    // Parameters in the order of their `?`. Blobs must live until the query goes.
+    // Parameters in the order of their `?`. Blobs must outlive the query.
     Query& Int(int64_t value);
     Query& Text(const std::string& value);
     Query& TextOrNull(const std::string& value);  // "" is null
     Query& Blob(const std::string& value);
-    // Whether there is a row. Then its columns, from 0.
+    // Whether there is a row; then IntAt and BytesAt read its columns, counted from 0.
     absl::StatusOr<bool> Next();
     // Runs a statement that gives no rows.
     absl::Status Run();
@@ -47,13 +47,13 @@ class Sqlite {
   Sqlite(const Sqlite&) = delete;
   Sqlite& operator=(const Sqlite&) = delete;
 
-  // A literal of this program: prepared once, and one query of it at a time. Errors of its text are
-  // defects.
+  // `sql` is a string literal, prepared once; only one query of it exists at a time. Errors in its
+  // text are defects.
   Query Prepared(const char* sql);
   absl::Status Execute(const std::string& statements);
   // Rows that the last statement changed.
   int64_t Changes() const;
-  // Whether a transaction is open: SQLite ends it by itself when the disk is full.
+  // Whether a transaction is open: SQLite ends one by itself if the disk is full.
   bool InTransaction() const;
 
  private:

@@ -1,4 +1,4 @@
-// The tables of the job store in SQLite, and how those of earlier versions become them.
+// The tables of the job store in SQLite, and the migration of tables of earlier versions.
 #pragma once
 
 #include <absl/status/status.h>
@@ -12,11 +12,11 @@
 
 namespace quench::gateway {
 
-// Makes the tables in a new file, or brings those of an older Quench up to date: once, which takes
-// seconds where there is much. FAILED_PRECONDITION for those of a newer one.
+// Makes the tables in a new file, or migrates those of an older Quench, once; that takes seconds for
+// a large store. FAILED_PRECONDITION for tables of a newer Quench.
 absl::Status PrepareSchema(Sqlite& db, const std::filesystem::path& file);
 
-// Blobs as the table `kept` has them.
+// Blobs in the form of the table `kept`.
 std::string PackBlobs(const std::vector<BlobId>& blobs);
 std::vector<BlobId> UnpackBlobs(const std::string& packed);
 

@@ -1,5 +1,5 @@
-// Workflows in a folder of one machine, in SQLite: one writer, which commits what has gathered in
-// one transaction, and any number of readers beside it.
+// Workflows in a folder of one machine, in SQLite: one writer, which commits all queued writes in
+// one transaction, and any number of concurrent readers.
 #pragma once
 
 #include <condition_variable>
@@ -15,10 +15,10 @@ namespace quench::gateway {
 
 class SqliteJobStore final : public JobStore {
  public:
-  // Makes the folder. UNAVAILABLE while another gateway has it, FAILED_PRECONDITION for one that a
-  // newer Quench wrote, DATA_LOSS for a damaged one.
+  // Makes the folder. UNAVAILABLE while another gateway has it open, FAILED_PRECONDITION if a newer
+  // Quench wrote it, DATA_LOSS if it is damaged.
   static absl::StatusOr<std::unique_ptr<SqliteJobStore>> Open(const std::filesystem::path& folder);
-  // Writes what is queued.
+  // Completes the queued writes.
   ~SqliteJobStore() override;
 
   void Create(StoredWorkflow workflow, Done done) override;
@@ -46,7 +46,7 @@ class SqliteJobStore final : public JobStore {
                   const std::shared_ptr<std::vector<std::string>>& forgotten, Forgotten done);
   void Enqueue(std::function<absl::Status(Sqlite&)> apply, Done done);
   void WriteAll();
-  // The outcome of each; those that fail leave no trace and do not harm the others.
+  // The outcome of each write; writes that fail leave no trace and do not affect the others.
   std::vector<absl::Status> Commit(const std::vector<Write>& batch);
   absl::Status CommitOne(const Write& write);
 

@@ -13,7 +13,7 @@
 
 namespace quench::gateway {
 
-// Where the services are. Absent: their steps fail.
+// Channels to the services. If one is absent, its steps fail.
 struct ServiceChannels {
   std::shared_ptr<rpc::Channel> importer, analyser, quantizer, codegen;
 };
@@ -26,7 +26,7 @@ class StepClient final : public StepRunner {
  public:
   // Result messages are stored by `put_blob`, on `threads` threads.
   StepClient(ServiceChannels channels, PutBlob put_blob, int threads, metrics::Registry* registry);
-  // Cancels what runs, and waits for it.
+  // Cancels the calls that run, and waits for their ends.
   ~StepClient() override;
 
   bool Serves(metrics::Service service) const override;
@@ -34,27 +34,27 @@ class StepClient final : public StepRunner {
   void Cancel(uint64_t run) override;
   void StoreAgain(uint64_t run) override;
 
-  // One call, from gRPC's side.
+  // One gRPC call to a service.
   class Call {
    public:
     virtual ~Call() = default;
     virtual void Begin() = 0;
     virtual void TryCancel() = 0;
   };
-  // From a call: its result, or null, and how it ended. The last that a call does.
+  // Called by a call as its last act, with its result, or null, and its status.
   void End(uint64_t run, const std::string& tenant, OnEvent on_event,
            std::shared_ptr<google::protobuf::Message> result, const absl::Status& status);
 
  private:
   std::shared_ptr<rpc::Channel> ChannelOf(metrics::Service service) const;
-  // The work that is left after a call has ended.
+  // The end of a call, whose result is still to be stored.
   struct Finished {
     std::string tenant;
     OnEvent on_event;
-    std::shared_ptr<google::protobuf::Message> result;  // null: there is none
+    std::shared_ptr<google::protobuf::Message> result;  // null if the call failed
     absl::Status status;
   };
-  // On a thread of the pool.
+  // Runs on a thread of the pool.
   void Finish(uint64_t run, Finished finished);
   std::optional<Finished> TakeUnstored(uint64_t run);
   absl::StatusOr<std::shared_ptr<StepResult>> Store(const std::string& tenant,
@@ -66,7 +66,7 @@ class StepClient final : public StepRunner {
   std::condition_variable ended_;
   std::map<uint64_t, std::shared_ptr<Call>> calls_;
   std::map<uint64_t, Finished> unstored_;
-  int ending_ = 0;  // calls that have ended, and whose results are being stored
+  int ending_ = 0;  // calls that have ended while their results are being stored
   rpc::CallPool pool_;
 };
 

@@ -25,7 +25,7 @@ struct StepResult {
   step::v1::Execution execution;
 };
 
-// Any number of the others, then one kDone. kUnstored: the work is done, but its result cannot be
+// A run gives any number of other events, then one kDone. kUnstored: the work is done, but its result cannot be
 // stored; it is kept until StoreAgain or Cancel.
 struct StepEvent {
   enum Kind { kAccepted, kProgress, kUnstored, kDone };
@@ -41,11 +41,11 @@ class StepRunner {
   using OnEvent = std::function<void(StepEvent)>;
 
   virtual ~StepRunner() = default;
-  // Whether anybody is configured to do steps of this service.
+  // Whether this service is configured.
   virtual bool Serves(metrics::Service service) const = 0;
-  // Events may come from any thread, maybe before this returns.
+  // Events may come from any thread, possibly before this returns.
   virtual void Start(const StepCall& call, OnEvent on_event) = 0;
-  // Ends a run early; its kDone still comes. Does nothing to one that has ended.
+  // Ends a run early; its kDone still comes. Does nothing to a run that has ended.
   virtual void Cancel(uint64_t run) = 0;
   // Tries to store the result of a run whose last event was kUnstored; kUnstored or kDone follows.
   virtual void StoreAgain(uint64_t run) = 0;

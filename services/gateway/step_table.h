@@ -1,4 +1,4 @@
-// The gateway's knowledge of the services' steps: steps.def is the table, reflection does the rest.
+// The gateway's knowledge of the services' steps: the table steps.def, and reflection.
 #pragma once
 
 #include <memory>
@@ -22,15 +22,15 @@ struct StepRow {
   std::vector<std::string> required;  // fields of the request that are marked REQUIRED
 };
 
-// In the order of steps.def.
+// The rows in the order of steps.def.
 const std::vector<StepRow>& StepTable();
-// The row of a spec that has a request; null without one.
+// The row for a spec's request; null if it has no request.
 const StepRow* RowOf(const v1::StepSpec& spec);
-// The request that a spec holds, as it is.
+// The request in a spec, with its bindings not yet filled in.
 const google::protobuf::Message& RequestOf(const v1::StepSpec& spec);
 
-// The ends of a binding: a field of a request, and a StepOutput by its name. Empty for a number
-// that no port has.
+// The ends of a binding: a field of a request, and the name of a StepOutput. Empty for a number that
+// is not a port's.
 std::string InputOf(const v1::Binding& binding);
 std::string OutputOf(const v1::Binding& binding);
 
@@ -46,12 +46,12 @@ std::vector<v1::StepOutput> OutputsOf(const google::protobuf::Message& result);
 std::vector<Digest> DigestsIn(const google::protobuf::Message& message);
 
 // The request of `spec` with its bindings filled in by `find`(step, output), which gives null for an
-// output that does not exist: then the error names it.
+// output that does not exist: the error names that output.
 absl::StatusOr<std::unique_ptr<google::protobuf::Message>> BindRequest(
     const v1::StepSpec& spec,
     const std::function<const v1::StepOutput*(const std::string&, const std::string&)>& find);
 
-// The same bytes for the same message, in this build.
+// The message as bytes, which are equal for equal messages within one build.
 std::string Serialised(const google::protobuf::Message& message);
 
 }  // namespace quench::gateway

@@ -20,7 +20,7 @@ class Violations {
   }
   bool empty() const { return count_ == 0; }
 
-  // OK, or INVALID_ARGUMENT with BadRequest.
+  // OK if there is none, else INVALID_ARGUMENT with BadRequest.
   absl::Status Finish() const;
 
  private:

@@ -1,4 +1,4 @@
-// The events that a watcher of a workflow is sent, and when: knows no gRPC.
+// The choice and timing of events for a watcher of a workflow, independent of gRPC.
 #pragma once
 
 #include <chrono>
@@ -9,25 +9,25 @@
 
 namespace quench::gateway {
 
-// Holds the newest view only, however slow the reader: what is sent is the difference to what was
-// sent before. Thread-safe; the transport must live until its End.
+// Holds the newest view only, however slow the reader: an event is the difference from the view that
+// was sent before. Thread-safe; the transport must live until its End.
 class WatchSender final : public Watcher, public rpc::Ticked {
  public:
   using Event = v1::WatchWorkflowEvent;
   using Clock = std::chrono::steady_clock;
   struct Options {
-    std::chrono::milliseconds gap{100};  // between events, at least, but for the one that ends it
-    std::chrono::milliseconds heartbeat{5000};  // at most
-    std::chrono::milliseconds idle{0};  // a reader that takes nothing for so long has gone; 0: none
+    std::chrono::milliseconds gap{100};  // shortest time between events, except before the last
+    std::chrono::milliseconds heartbeat{5000};  // longest time between events
+    std::chrono::milliseconds idle{0};  // then a reader that reads nothing is cut off; 0: never
   };
 
   WatchSender(rpc::EventTransport<Event>* transport, Options options)
       : transport_(transport), options_(options) {}
 
-  // The reader knows `revision`; `view` is the newest that the caller found.
+  // The reader knows `revision`; `view` is the newest view that the caller found.
   void Start(int64_t revision, const ViewPtr& view);
   void OnView(const ViewPtr& view) override;
-  // The write that was started has left (`ok`), or nothing can leave any more.
+  // The write in progress has been sent (`ok`), or nothing can be sent any more.
   void OnWritten(bool ok);
   void Tick(Clock::time_point now) override;
   // Ends the call early.

@@ -1,5 +1,5 @@
-// Watches which services serve, for operators: asks repeatedly, whether there is work for them or
-// not.
+// Watches for operators which services serve: asks them repeatedly, whether or not there is work for
+// them.
 #pragma once
 
 #include <chrono>
@@ -16,8 +16,8 @@ namespace quench::gateway {
 
 class WorkerWatch {
  public:
-  // Asks each service there is a channel to, every `period`, and shows in `registry` (not owned)
-  // whether it serves. Nothing is shown of the others.
+  // Asks each service that has a channel, every `period`, and shows in `registry` (not owned) whether
+  // it serves. Nothing is shown for services without a channel.
   WorkerWatch(ServiceChannels channels, std::chrono::milliseconds period,
               metrics::Registry* registry);
   ~WorkerWatch();

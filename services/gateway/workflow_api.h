@@ -18,7 +18,7 @@ namespace quench::gateway {
 
 class WorkflowApi {
  public:
-  // Runs a job that reads the store soon, on another thread.
+  // Runs a job that reads the store: soon, on another thread.
   using RunJob = std::function<void(std::function<void()>)>;
   // None is owned.
   WorkflowApi(Engine& engine, JobStore& store, Board& board, Pins& pins, BlobAccess blobs,
@@ -31,13 +31,13 @@ class WorkflowApi {
         max_workflow_bytes_(max_workflow_bytes),
         run_(std::move(run)) {}
 
-  // Calls that change something end when the store has the change, however long that takes: no
-  // thread waits, and `done` is called on any.
+  // Calls that change something end once the store has the change, however long that takes: no thread
+  // waits meanwhile, and `done` is called on any thread.
   using Done = JobStore::Done;
   using Created = std::function<void(absl::StatusOr<ViewPtr>)>;
   void Create(const v1::CreateWorkflowRequest& request, const StepContext& step,
               const Created& created);
-  // `name` is that of the workflow or of its operation.
+  // `name` is the name of the workflow or of its operation.
   absl::StatusOr<ViewPtr> Get(const std::string& name, const StepContext& step);
   absl::StatusOr<v1::ListWorkflowStepsResponse> ListSteps(
       const v1::ListWorkflowStepsRequest& request, const StepContext& step);
@@ -46,7 +46,7 @@ class WorkflowApi {
   void Retry(const std::string& name, const StepContext& step, const Done& done);
   void Cancel(const std::string& name, const StepContext& step, const Done& done);
   void Delete(const std::string& name, const StepContext& step, const Done& done);
-  // As Get, and while it is live `watcher` is told of what follows.
+  // Like Get; while the workflow is live, `watcher` is also told of every later view.
   absl::StatusOr<ViewPtr> Watch(const std::string& name, const StepContext& step,
                                 const std::weak_ptr<Watcher>& watcher);
 
@@ -55,7 +55,7 @@ class WorkflowApi {
                                       const std::string& spec_hash);
   absl::StatusOr<ViewPtr> FindById(const std::string& tenant, const std::string& id,
                                    const std::weak_ptr<Watcher>* watcher);
-  // One that is asked for again: null when it is new.
+  // The existing workflow if this request was made before; null if it is new.
   absl::StatusOr<ViewPtr> Prepare(const v1::CreateWorkflowRequest& request, const StepContext& step,
                                   StoredWorkflow* workflow);
   absl::StatusOr<StoredWorkflow> Reopened(const std::string& tenant, const std::string& id);

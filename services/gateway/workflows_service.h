@@ -18,10 +18,10 @@ absl::Status Draining();
 
 class WorkflowsService final : public v1::Workflows::CallbackService {
  public:
-  // Short calls run on `control`; `watches` bounds how many watch at once.
+  // Short calls run on `control`; `watches` bounds the number of simultaneous watchers.
   WorkflowsService(WorkflowApi& api, rpc::CallPool& control, rpc::CallPool& watches);
 
-  // The gateway drains: watchers are told to come back. Later ones are so at once.
+  // The gateway drains: watchers are told to come back later, and so are new ones from now on.
   void EndWatches();
 
   grpc::ServerUnaryReactor* CreateWorkflow(grpc::CallbackServerContext* context,
@@ -62,7 +62,7 @@ class OperationsService final : public google::longrunning::Operations::Callback
  public:
   OperationsService(WorkflowApi& api, rpc::CallPool& control, rpc::CallPool& watches);
 
-  // As WorkflowsService::EndWatches.
+  // Like WorkflowsService::EndWatches.
   void EndWaits();
 
   grpc::ServerUnaryReactor* ListOperations(
@@ -80,7 +80,7 @@ class OperationsService final : public google::longrunning::Operations::Callback
       grpc::CallbackServerContext* context,
       const google::longrunning::CancelOperationRequest* request,
       google::protobuf::Empty* response) override;
-  // Until it is done, `timeout` has passed or the caller's deadline has.
+  // Waits until the operation is done, or `timeout` or the caller's deadline has passed.
   grpc::ServerUnaryReactor* WaitOperation(grpc::CallbackServerContext* context,
                                           const google::longrunning::WaitOperationRequest* request,
                                           google::longrunning::Operation* response) override;

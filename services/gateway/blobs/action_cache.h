@@ -1,4 +1,4 @@
-// REAPI's ActionCache over that of the caller.
+// REAPI's ActionCache over the action cache of the caller's tenant.
 #pragma once
 
 #include "build/bazel/remote/execution/v2/remote_execution.grpc.pb.h"
@@ -7,12 +7,12 @@
 
 namespace quench::gateway {
 
-// Whether the store has every blob that a result names - and, for folders, every file of their
-// trees; counts as a use of them.
+// Whether the store has every blob that a result names and, for folders, every file of their trees;
+// counts as a use of these blobs.
 absl::StatusOr<bool> IsComplete(const reapi::ActionResult& result, rpc::TenantStore& store,
                                 const StepContext& step);
 
-// A result is known only as long as it is complete.
+// A result is found only as long as it is complete.
 class ActionCacheService final : public reapi::ActionCache::CallbackService {
  public:
   explicit ActionCacheService(BlobServerParts& parts);

@@ -1,5 +1,5 @@
-// The gateway's servers of blobs, as a part of a server: ByteStream, ContentAddressableStorage,
-// ActionCache, Capabilities, what stores samples, and what says where blobs lie.
+// The gateway's services for blobs, as a part of a server: ByteStream, ContentAddressableStorage,
+// ActionCache, Capabilities, Samples and LocalBlobs.
 #pragma once
 
 #include <memory>
@@ -20,12 +20,12 @@ rpc::CallPool::Options BlobPoolOptions();
 
 class BlobServices {
  public:
-  // `folders` and `pool` outlive the services, these the server. The pool's tokens say who calls.
+  // `folders` and `pool` outlive the services, which outlive the server. The pool's tokens identify callers.
   BlobServices(BlobFolders& folders, rpc::CallPool& pool, const BlobServerOptions& options = {});
   ~BlobServices();
 
   std::vector<grpc::Service*> services() const;
-  static std::vector<std::string> names();  // for health
+  static std::vector<std::string> names();  // for health checks
 
  private:
   struct Servers;

@@ -1,4 +1,4 @@
-// REAPI's Capabilities: what the servers of blobs take.
+// REAPI's Capabilities: the functions and limits of the services for blobs.
 #pragma once
 
 #include "build/bazel/remote/execution/v2/remote_execution.grpc.pb.h"

@@ -1,4 +1,4 @@
-// Where the gateway's blobs lie, tenant by tenant.
+// The folders of the gateway's blobs, one for each tenant.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -24,28 +24,28 @@ struct TenantBlobs {
   std::unique_ptr<Uploads> uploads;
 };
 
-// The store behind a tenant's folder, where blobs lie elsewhere and `local` has copies.
+// Makes the store behind a tenant's folder, if blobs are stored remotely and `local` has copies.
 using MakeShared = std::function<std::shared_ptr<rpc::TenantStore>(
     const std::string& tenant, std::shared_ptr<LocalBlobStore> local)>;
 
 // Tenants share the space and nothing else: each has a whole folder of its own - blobs, unfinished
-// uploads, action cache - so that no answer depends on what another one stored. A blob that two
-// tenants have lies there twice. That of rpc::kDefaultTenant is `root` itself, as
-// rpc::TenantFolder has it. Thread-safe.
+// uploads, action cache - so that no answer depends on what another tenant stored. A blob that two
+// tenants have is stored twice. The folder of rpc::kDefaultTenant is `root` itself, as in
+// rpc::TenantFolder. Thread-safe.
 class BlobFolders {
  public:
-  // Opens the folders that are there. `max_bytes`: of all tenants together, more is refused; as is
-  // what would leave less than `reserve` bytes on the disk. `make_shared` null: blobs lie here, and
-  // services that write into the same folders share the account in rpc::SpaceFile.
+  // Opens the existing folders. Refuses writes beyond `max_bytes` of all tenants together, or that
+  // would leave less than `reserve` bytes on the disk. If `make_shared` is null, blobs are stored here,
+  // and services that write into the same folders share the account in rpc::SpaceFile.
   static absl::StatusOr<std::unique_ptr<BlobFolders>> Open(
       const std::filesystem::path& root, uint64_t max_bytes, uint64_t reserve = 0,
       MakeShared make_shared = nullptr, metrics::Registry& registry = metrics::Global());
 
-  // Made when it is not there. INVALID_ARGUMENT for what is not a tenant.
+  // The blobs of tenant `name`; makes its folder if absent. INVALID_ARGUMENT if `name` is invalid.
   absl::StatusOr<std::shared_ptr<TenantBlobs>> Of(const std::string& name);
   std::vector<std::shared_ptr<TenantBlobs>> All();
   const std::shared_ptr<BlobSpace>& space() const { return space_; }
-  // Limit for the unfinished uploads of one tenant: no tenant can reserve all there is.
+  // Limit for the unfinished uploads of one tenant, so that no tenant can reserve all the space.
   uint64_t max_upload_bytes() const { return space_->max_bytes() / 2; }
 
  private:

@@ -16,16 +16,16 @@
 namespace quench::gateway {
 
 struct BlobKeeperOptions {
-  EvictionLimits limits;  // of all tenants together
+  EvictionLimits limits;  // for all tenants together
   // Blobs that queued or running work needs; null: none. Called from the keeper's thread.
   std::function<bool(const std::string& tenant, const std::string& hash)> pinned;
-  std::chrono::milliseconds period{60'000};    // between two looks at the folders
-  uint64_t scrub_bytes = uint64_t{256} << 20;  // that are read and compared in each, in turn
+  std::chrono::milliseconds period{60'000};    // between two rounds over the folders
+  uint64_t scrub_bytes = uint64_t{256} << 20;  // of blobs that each round reads and checks, in turn
   metrics::Registry* registry = &metrics::Global();
 };
 
-// Every period, and soon (5 s) after the space that is used went above `high` or others took of the
-// disk what blobs leave them: evicts, drops uploads that expired, measures. Also makes room for writes
+// Evicts blobs, drops expired uploads and updates metrics: every period, and soon (5 s) after the used
+// space exceeds `high` or others fill the disk into the space left to blobs. Also makes room for writes
 // that would be refused, those of this process and those of services in the same folders. Failures
 // are logged, and tried again.
 class BlobKeeper {
@@ -33,7 +33,7 @@ class BlobKeeper {
   BlobKeeper(BlobFolders& folders, BlobKeeperOptions options);
   ~BlobKeeper();
 
-  // One round, now, in this thread, so that `room` bytes more fit in; returns what was removed.
+  // Runs one round now, in this thread, so that `room` more bytes fit; returns what it removed.
   absl::StatusOr<BlobStat> Sweep(uint64_t room = 0);
 
  private:
@@ -43,9 +43,9 @@ class BlobKeeper {
 
   BlobFolders& folders_;
   const BlobKeeperOptions options_;
-  metrics::Registry::Refresh free_;  // tells how much the disk has left
+  metrics::Registry::Refresh free_;  // updates the disk's free space
   std::mutex sweeping_;
-  std::map<std::string, std::string> scrubbed_;  // by tenant: the last digest
+  std::map<std::string, std::string> scrubbed_;  // the last digest checked, by tenant
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;

@@ -17,11 +17,11 @@ namespace quench::gateway {
 namespace reapi = ::build::bazel::remote::execution::v2;
 
 struct BlobServerOptions {
-  int64_t max_batch_bytes = int64_t{4} << 20;  // data of a batch, less than a message may have
+  int64_t max_batch_bytes = int64_t{4} << 20;  // of data; less than the limit of a message
   int64_t max_blob_bytes = int64_t{1} << 40;
 };
 
-// The parts that the servers work on; outlives them. Calls run on `pool`: file I/O, hashing and
+// The objects shared by the services, which it outlives. Calls run on `pool`: file I/O, hashing and
 // fsync.
 struct BlobServerParts {
   BlobFolders& folders;
@@ -31,11 +31,11 @@ struct BlobServerParts {
   metrics::Counter& written;
 };
 
-// INVALID_ARGUMENT with the field at fault.
+// Errors are INVALID_ARGUMENT and name the field at fault.
 absl::Status CheckFunction(reapi::DigestFunction::Value function);
 absl::StatusOr<BlobId> BlobIdOf(const reapi::Digest& digest, const std::string& field);
 
-// Services may, by their token: whoever writes a result decides what others get for the same request.
+// Whether the caller's token is a service's: whoever writes a result decides what others get for the same request.
 bool MayUpdateActions(const StepContext& step);
 
 // The blobs of the tenant named by REAPI's instance name, by the rules of rpc::TenantOfCall.
@@ -43,7 +43,7 @@ absl::StatusOr<std::shared_ptr<TenantBlobs>> BlobsOf(const BlobServerParts& part
                                                      const std::string& instance,
                                                      const StepContext& step);
 
-// For reading, from wherever the tenant's blobs lie. NOT_FOUND also when it has another size.
+// Opens a blob for reading, wherever the tenant's blobs are stored. NOT_FOUND also if its size differs.
 absl::StatusOr<std::unique_ptr<BlobReader>> OpenBlob(const TenantBlobs& blobs, const BlobId& id,
                                                      const StepContext& step);
 

@@ -21,7 +21,7 @@ class StorageService final : public reapi::ContentAddressableStorage::CallbackSe
   grpc::ServerUnaryReactor* BatchReadBlobs(grpc::CallbackServerContext* context,
                                            const reapi::BatchReadBlobsRequest* request,
                                            reapi::BatchReadBlobsResponse* response) override;
-  // UNIMPLEMENTED, all three: blobs are not looked into.
+  // All three give UNIMPLEMENTED: the services do not look into blobs.
   grpc::ServerWriteReactor<reapi::GetTreeResponse>* GetTree(
       grpc::CallbackServerContext* context, const reapi::GetTreeRequest* request) override;
   grpc::ServerUnaryReactor* SplitBlob(grpc::CallbackServerContext* context,
