@@ -20,10 +20,10 @@ struct Backend {
 
 // The backends of backends.def.
 std::vector<Backend> Backends();
-// INVALID_ARGUMENT with the names that there are.
+// INVALID_ARGUMENT, with the names of all backends, if there is none of this name.
 absl::StatusOr<Backend> FindBackend(const std::string& name);
-// One that runs the operators that `text` lists: names of the catalogue, a line each; blank lines and
-// what follows `#` are skipped. INVALID_ARGUMENT has all that are unknown, with near names.
+// A backend that runs the operators that `text` lists: names of the catalogue, one per line; blank
+// lines and comments after `#` are skipped. INVALID_ARGUMENT names all unknown ones, with near names.
 absl::StatusOr<Backend> BackendOf(const std::string& name, const std::string& text);
 
 }  // namespace quench::analyser

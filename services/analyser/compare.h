@@ -1,4 +1,4 @@
-// What did a change cost? Two builds on the same samples, output by output and layer by layer.
+// The cost of a change in accuracy: two builds on the same samples, by output and by layer.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -22,16 +22,16 @@ struct ValueComparison {
   double max_error = 0;  // max |a - b|
   double mean_error = 0;
   double error = 0;  // max |a - b| / max |a|
-  // Integers at either end of their type, of the value's quantized form, that do not stand for zero;
-  // absent if it has none.
+  // Share of the value's quantized integers that are at either end of their type and do not stand for
+  // zero; absent if the value is not quantized.
   std::optional<double> saturation;
 };
 
-// Accuracy of the classes: the last axis of the first output.
+// Accuracy of a classifier, whose classes are the last axis of the first output.
 struct Accuracy {
   int64_t rows = 0;
-  double agreement = 0;  // rows in which both give the same class
-  // With labels.
+  double agreement = 0;  // share of rows in which both give the same class
+  // Present if there are labels.
   std::optional<double> reference_top1, other_top1, reference_top5, other_top5;
 };
 
@@ -39,36 +39,36 @@ struct CompareReport {
   int64_t samples = 0;
   std::vector<ValueComparison> outputs;
   std::vector<ValueComparison> layers;  // values of both, in order of execution
-  // Where layers were left out, how many there were; 0: all are there.
+  // The number of layers before KeepWorst left some out; 0: `layers` has all.
   int64_t all_layers = 0;
-  // The first of `layers`, else of `outputs`, whose `error` is above the tolerance, or NaN; empty: none is.
+  // The first of `layers`, else of `outputs`, whose `error` is NaN or above the tolerance; empty if there is none.
   std::string first_divergence;
   double tolerance = 0;
-  // Values inside that only one of the two has under that name and type.
+  // Inner values that only one of the two has under that name and type.
   std::vector<std::string> reference_only, other_only;
-  std::optional<Accuracy> accuracy;  // absent where the first output has no axis of classes
+  std::optional<Accuracy> accuracy;  // absent if the first output has no axis of classes
 };
 
 struct CompareOptions {
   bool layers = false;               // both libraries are tap builds
   std::vector<int64_t> labels = {};  // a class for each row of the first output; empty: none
   int threads = 1;
-  // Relative to the largest value, for `first_divergence`; absent: 1e-3, or 0.1 where the other's layers
-  // are quantized, all of which are noisier than that.
+  // For `first_divergence`, relative to the largest value; absent: 1e-3, or 0.1 if the other build's
+  // layers are quantized, because all of these differ by more than 1e-3.
   std::optional<double> tolerance = std::nullopt;
 };
 
-// Leaves the `count` layers of the largest `error`, the largest first; NaN is larger than any.
+// Keeps the `count` layers with the largest `error`, largest first; NaN counts as the largest.
 void KeepWorst(int64_t count, CompareReport& report);
 
-// Runs both on every sample. INVALID_ARGUMENT when they have other inputs or outputs, or there are
-// not as many labels as rows; a sample that does not run is named.
+// Runs both on every sample. INVALID_ARGUMENT if their inputs or outputs differ, or if the number of
+// labels is not that of rows; the error of a sample that fails names it.
 absl::StatusOr<CompareReport> Compare(const std::filesystem::path& reference,
                                       const std::filesystem::path& other, const Samples& samples,
                                       const CompareOptions& options,
                                       const StepContext& context = {});
 
-// The same against what `expected` has: outputs for each sample, as OpenSamples reads them.
+// The same, with the outputs in `expected`, for each sample, as the reference; OpenSamples reads them.
 absl::StatusOr<CompareReport> CompareWithFiles(const Samples& expected,
                                                const std::filesystem::path& other,
                                                const Samples& samples,

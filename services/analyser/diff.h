@@ -1,4 +1,4 @@
-// In what two modules differ.
+// The differences between two modules.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -13,21 +13,21 @@
 namespace quench::analyser {
 
 struct NodeChange {
-  std::string graph, name, op;  // as NodeFacts has them; of the reference where it has the node
+  std::string graph, name, op;  // as in NodeFacts; the reference's if it has the node
   // "op: Relu -> Clip", "strides: [1,1] -> [2,2]", "input 1: a -> b", "output 0: f32[2] -> f32[3]"
   std::vector<std::string> changes;
 };
 
 struct WeightChange {
   std::string graph, name;
-  std::string type, other_type;  // "f32[64, 3, 7, 7]"; empty: it has no such weight
-  // Differences between weights of one type, over numbers; NaN equals NaN.
+  std::string type, other_type;  // "f32[64, 3, 7, 7]"; empty if that module has no such weight
+  // Differences between the elements of weights of equal types; NaN equals NaN.
   int64_t elements = 0, differing = 0;
   double max_difference = 0;
 };
 
 struct ModuleDiff {
-  bool equal = false;  // fingerprints: structure and weights, whatever the names
+  bool equal = false;  // of the fingerprints: structure and weights, without names
   bool equal_structure = false;
   std::string fingerprint, other_fingerprint;
   std::vector<std::string> interface;  // inputs and outputs, in words

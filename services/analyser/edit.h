@@ -13,13 +13,13 @@
 
 namespace quench::analyser {
 
-// The tensor of a file that a script names: FilesOf.
+// Gives the tensor of a file that a script names (FilesOf).
 using EditTensors =
     std::function<absl::StatusOr<Tensor>(const std::string& file, const std::string& array)>;
 
 struct EditReport {
   std::vector<std::string> changes;  // a sentence for each statement
-  std::vector<std::string> dropped;  // nodes that nothing needs any more, inputs without a reader
+  std::vector<std::string> dropped;  // nodes that are no longer needed, inputs without a reader
 };
 
 struct Edited {
@@ -27,9 +27,9 @@ struct Edited {
   EditReport report;
 };
 
-// Applies the statements in order, infers all types anew from those of the inputs, and verifies the
-// result. Inputs that lose their last reader to `input` or `outputs` are dropped, and so are the
-// outputs whose states they were. `graph` is canonical or quantized. Errors name each statement
+// Applies the statements in order, infers all types anew from the inputs' types, and verifies the
+// result. Inputs that lose their last reader to `input` or `outputs` are dropped, together with the
+// outputs that carry their states. `graph` is canonical or quantized. Errors name each statement
 // that cannot be applied by line and column, or each node whose operator does not support its
 // operands.
 absl::StatusOr<Edited> EditGraph(const Graph& graph, const EditScript& script,

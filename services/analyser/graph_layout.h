@@ -1,5 +1,5 @@
-// Where the layers of a model lie in a picture of its graph: in ranks from top to bottom, each below
-// what it reads (Sugiyama, Tagawa and Toda, IEEE Transactions on Systems, Man and Cybernetics 11(2),
+// The positions of a model's layers in a picture of its graph: in ranks from top to bottom, each layer
+// below those it reads (Sugiyama, Tagawa and Toda, IEEE Transactions on Systems, Man and Cybernetics 11(2),
 // 1981).
 #pragma once
 
@@ -19,8 +19,8 @@ struct GraphPoint {
 
 struct GraphLayout {
   std::vector<GraphPoint> boxes;  // centres
-  // One per edge, from the lower side of a box to the upper side of another. Edges over more than
-  // kMostRanks ranks have their ends alone.
+  // One per edge, from the lower side of a box to the upper side of another. Edges across more
+  // than kMostRanks ranks consist of their two ends.
   std::vector<std::vector<GraphPoint>> routes;
   int width = 0, height = 0;
 };

@@ -1,4 +1,4 @@
-// Runs a model and shows what its inner values are.
+// Runs a model and shows its inner values.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -16,37 +16,37 @@
 namespace quench::analyser {
 
 struct InferOptions {
-  // Values of nodes whose operator and whose name match, as NodesOptions has it; without either, and
-  // without `all`, only outputs of the model are shown.
+  // Shows values of nodes whose operator and name match, as in NodesOptions; without either, and without
+  // `all`, only outputs of the model.
   std::vector<std::string> ops = {}, names = {};
   bool all = false;  // every value
 };
 
 struct InferredValue {
   std::string name;
-  // Empty where no node of the module makes it, as with inputs of rewritten code.
+  // Empty if no node of the module makes the value, as for inputs of rewritten code.
   std::string node = {}, op = {};
   std::string type;     // "f32[1, 64, 56, 56]", of this run
-  bool output = false;  // of the model
+  bool output = false;  // is an output of the model
   TensorStatistics statistics = {};
 };
 
 struct InferReport {
   std::string source;                 // "interpreter" or "library"
   std::vector<InferredValue> values;  // in the order of execution, outputs last
-  // Values that were chosen and that the code does not have by themselves: it fuses or rewrites them.
+  // Chosen values that the code does not compute separately: it fuses or rewrites them.
   std::vector<std::string> absent;
 };
 
-// Sees each value once; an error ends the run. Tensors are not kept.
+// Receives each value once; an error ends the run. Tensors are not kept.
 using ValueSink = std::function<absl::Status(const InferredValue&, const Tensor&)>;
 
-// By the interpreter. `graph` is canonical or later; values of its outermost graph are shown.
+// Runs in the interpreter. `graph` is canonical or later; values of its outermost graph are shown.
 // NOT_FOUND for a pattern that no node matches.
 absl::StatusOr<InferReport> Infer(const Graph& graph, std::span<const Tensor> inputs,
                                   const InferOptions& options, const ValueSink& sink,
                                   const StepContext& context = {});
-// By a tap build of `graph`, by whose nodes values are chosen.
+// Runs a tap build of `graph`; values are chosen by the nodes of `graph`.
 absl::StatusOr<InferReport> InferLibrary(const Graph& graph, Artifact& library,
                                          std::span<const Tensor> inputs,
                                          const InferOptions& options, const ValueSink& sink,

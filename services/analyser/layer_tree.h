@@ -11,8 +11,8 @@ namespace quench::analyser {
 // A layer, or a scope with the sums over its layers.
 struct TreeRow {
   int depth = 1;
-  std::string name;         // within the row above; scopes with a single part are one row with that
-  int layer = -1;           // of ModelReport::layers; -1: a scope
+  std::string name;         // within the parent; a scope with a single part shares its row
+  int layer = -1;           // index into ModelReport::layers; -1: a scope
   int first = 0, last = 0;  // a scope's first and last layer
   int layers = 1;
   Work work = {};
@@ -20,10 +20,10 @@ struct TreeRow {
   double predicted_seconds = 0;
 };
 
-// In the order in which scopes begin. Rows deeper than `depth` are left out; 0: none.
+// Rows in the order in which scopes begin. Rows deeper than `depth` are left out; 0 keeps all.
 std::vector<TreeRow> LayerTree(const ModelReport& report, int depth);
 
-// LayerTree as a table of TableOptions::columns.
+// The LayerTree as a table with TableOptions::columns.
 std::string LayerTable(const ModelReport& report, const TableOptions& options);
 
 }  // namespace quench::analyser

@@ -1,4 +1,4 @@
-// Which values live while which layer runs?
+// The layers between which each value is live.
 #pragma once
 
 #include <vector>

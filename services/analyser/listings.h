@@ -1,4 +1,4 @@
-// Listings beside the tree of layers.
+// Listings in addition to the tree of layers.
 #pragma once
 
 #include <string>
@@ -7,19 +7,19 @@
 
 namespace quench::analyser {
 
-// One layer's bandwidth is its first input and its first output.
+// The bytes of layers: the first input and the first output of each.
 struct Bandwidth {
   int peak_layer = -1;  // -1: there are no layers
   int64_t peak = 0;
   int64_t inputs = 0, outputs = 0;  // over all layers
-  int64_t outputs_and_input = 0;    // and the first layer's input once
+  int64_t outputs_and_input = 0;    // `outputs` and the first layer's input
 };
 Bandwidth BandwidthOf(const ModelReport& report);
 
 std::string BandwidthTable(const ModelReport& report);
 std::string TimelineTable(const ModelReport& report);
 std::string ArenaLine(const MemoryPlan& plan);
-std::string PlanTable(const ModelReport& report);  // "" where there is no plan
+std::string PlanTable(const ModelReport& report);  // "" if there is no plan
 std::string WeightsTable(const ModelReport& report);
 
 }  // namespace quench::analyser

@@ -1,4 +1,4 @@
-// Steps that list a module or make another one of it.
+// Steps that list a module or make another module from it.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -29,7 +29,7 @@ absl::StatusOr<v1::EditResult> EditStep(const v1::EditRequest& request,
 absl::StatusOr<v1::DiffResult> DiffStep(const v1::DiffRequest& request,
                                         const steps::Workplace& place, const StepContext& context);
 
-// Sizes of symbolic dims, by name; `field` is where they stand in the request.
+// Sizes of symbolic dims, by name; `field` is the path of `message` in the request, for errors.
 absl::StatusOr<std::map<std::string, int64_t>> SizesOf(
     const google::protobuf::RepeatedPtrField<step::v1::SymbolSize>& message,
     const std::string& field);

@@ -1,4 +1,4 @@
-// Which constants of a graph are parameters, and whose?
+// The parameters among a graph's constants, and the layers that they belong to.
 #pragma once
 
 #include <set>
@@ -10,17 +10,17 @@
 
 namespace quench::analyser {
 
-// Values that no input of the model has a part in: constants, and what is computed from them alone,
-// as weights from integers. They are not activations, and what computes them is not a layer.
+// Values that do not depend on any input of the model: constants, and values computed from constants
+// alone, like weights from integers. They are not activations, and nodes that compute them are not layers.
 std::vector<bool> FixedValues(const Graph& graph);
 bool IsLayer(const Node& node, const std::vector<bool>& fixed);
 
-// Parameters, counted where layers read them, each once.
+// Parameters, each counted once, at the first layer that reads it.
 class ParameterList {
  public:
   struct Parameter {
     std::string name, layer;
-    const Tensor* tensor = nullptr;  // of the graph
+    const Tensor* tensor = nullptr;  // owned by the graph
   };
 
   // `fixed`: FixedValues(graph).

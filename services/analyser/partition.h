@@ -16,11 +16,11 @@ namespace quench::analyser {
 
 struct PartitionOptions {
   bool remove_no_mac_subgraphs =
-      true;                           // parts without convolutions, products, recurrent layers stay
-  bool simplify_batch_matmul = true;  // MatMul by one constant matrix for all of a batch: rank 2
-  bool simplify_scalar_add = true;    // one number that is added becomes a tensor of that shape
-  bool remove_stacks = true;          // Unsqueezes before a Concat become one Reshape behind it
-  int64_t min_nodes = 1;              // smaller parts stay
+      true;  // leave parts without convolutions, products, recurrent layers
+  bool simplify_batch_matmul = true;  // MatMul of a batch by one constant matrix becomes rank 2
+  bool simplify_scalar_add = true;    // an added scalar becomes a tensor of the other's shape
+  bool remove_stacks = true;          // Unsqueezes before a Concat become one Reshape after it
+  int64_t min_nodes = 1;              // smaller parts are left
 };
 
 struct PartitionPart {
@@ -38,34 +38,34 @@ struct LeftNode {
 struct PartitionReport {
   std::string backend;
   std::vector<PartitionPart> parts;  // in an order in which they can run
-  std::vector<LeftNode> left;        // what runs here, and why
+  std::vector<LeftNode> left;        // nodes that the backend does not take, and why
   int64_t simplified = 0;            // nodes that the options rewrote
 };
 
 struct Partitioned {
-  Graph graph;  // each part a q.partition node, whose body it is
+  Graph graph;  // each part is the body of a q.partition node
   PartitionReport report;
 };
 
-// Moves the nodes that `backend` runs into as few parts as there can be: no part depends on itself by
-// way of a node outside. A part may hold several pieces that do not touch. `graph` is canonical;
-// partitions that it has are dissolved first. Nodes with bodies stay.
+// Moves the nodes that `backend` runs into as few parts as possible, such that no part depends on
+// itself through a node outside. A part may hold several unconnected pieces. `graph` is canonical;
+// existing partitions are dissolved first. Nodes with bodies are not moved.
 //
-// The number is least because any two nodes with one between them that stays must lie in different
-// parts, and nodes are gathered by the greatest number of such changes on a path to them.
+// The number is minimal because two nodes with an unmoved node on a path between them must lie in
+// different parts, and nodes are grouped by the greatest number of such changes on a path to them.
 absl::StatusOr<Partitioned> PartitionGraph(Graph graph, const Backend& backend,
                                            const PartitionOptions& options,
                                            const StepContext& context = {});
 
-// Names of the graphs of a module but the main one: partitions and bodies of control flow.
+// Names of all graphs of a module except the main one: partitions and bodies of control flow.
 std::vector<std::string> SubgraphNames(const Graph& graph);
 // Backends of the module's partitions, each once.
 std::vector<std::string> PartitionBackends(const Graph& graph);
 
-// A part's computation as a module of its own: sizes that are not fixed are its inputs' own.
+// A part's computation as a separate module; sizes that are not fixed become symbols of its inputs.
 absl::StatusOr<Graph> StandAlone(const Node& partition);
 
-// The graph with the rewrites of `options`, and how many nodes they changed.
+// The graph with the rewrites of `options`, and the number of nodes they changed.
 std::pair<Graph, int64_t> SimplifyForPartition(Graph graph, const PartitionOptions& options);
 
 std::string ToTable(const PartitionReport& report);

@@ -10,12 +10,12 @@ namespace quench::analyser {
 
 // "roofline", "memory", "plan", "parameters", "macs".
 const std::vector<std::string>& PlotKinds();
-// Whether the report has what the plot shows: "roofline" needs predictions, "plan" a memory
+// Whether the report has the data for the plot: "roofline" needs predictions, "plan" a memory
 // plan.
 bool CanPlot(const ModelReport& report, const std::string& kind);
-// As an SVG element of a page with PlotStyle().
+// The plot as an SVG element for a page with PlotStyle().
 std::string PlotInline(const ModelReport& report, const std::string& kind);
-// As an SVG file, which needs nothing else.
+// The plot as a self-contained SVG file.
 std::string PlotFile(const ModelReport& report, const std::string& kind);
 
 }  // namespace quench::analyser

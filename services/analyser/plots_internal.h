@@ -10,21 +10,21 @@ namespace quench::analyser::internal {
 
 inline constexpr int kPlotWidth = 760;
 
-// Ceilings over arithmetic intensity, a circle for each layer on them, its area the time; below, how
-// much time lies at which intensity. The report has predictions.
+// Ceilings over arithmetic intensity, with a circle for each layer on them whose area is its time;
+// below, the time spent at each intensity. The report must have predictions.
 Svg RooflinePlot(const ModelReport& report);
 
-// Bytes that live while each layer runs, and the largest values with their lives.
+// Live bytes while each layer runs, and the lifetimes of the largest values.
 Svg MemoryPlot(const ModelReport& report);
 
-// Buffers over kernels and offsets. The report has a plan.
+// Buffers over kernels and offsets. The report must have a memory plan.
 Svg PlanPlot(const ModelReport& report);
 
-// Scopes and layers as rectangles, their areas as `size` of the work.
+// Scopes and layers as rectangles, whose areas are `size` of their work.
 Svg TreemapPlot(const ModelReport& report, const std::function<int64_t(const Work&)>& size,
                 const std::string& unit);
 
-// Names and colours of the kinds of those layers that `shown` is true for.
+// Names and colours of the kinds of the layers for which `shown` is true.
 void KindLegend(const ModelReport& report, const std::function<bool(const LayerReport&)>& shown,
                 double x, double y, Svg& svg);
 

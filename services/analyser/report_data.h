@@ -7,7 +7,7 @@
 
 namespace quench::analyser {
 
-// {name, layers, tree, graph, weights, activations}: arrays in the order that page/report.js says.
+// {name, layers, tree, graph, weights, activations}: arrays in the order that page/report.js defines.
 nlohmann::json PageData(const ModelReport& report);
 
 }  // namespace quench::analyser

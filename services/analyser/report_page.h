@@ -8,8 +8,8 @@
 
 namespace quench::analyser {
 
-// Summary, tree of layers, plots, weights where the report has them, and the graph; needs no other
-// file and no network. For two models, both side by side, and layers of the same name compared.
+// Summary, tree of layers, plots, weights if the report has them, and the graph; needs no other file
+// and no network. Two models are shown side by side, and layers of the same name are compared.
 // `reports` has one or two.
 std::string ReportPage(const std::vector<const ModelReport*>& reports);
 

@@ -23,7 +23,7 @@ ModelReport FromProto(const v1::ModelReport& message);
 v1::VerifyResult ToProto(const VerifyReport& report);
 VerifyReport FromProto(const v1::VerifyResult& message);
 
-// Without the parts' modules.
+// Leaves out the parts' modules.
 v1::PartitionReport ToProto(const PartitionReport& report);
 PartitionReport FromProto(const v1::PartitionReport& message);
 
@@ -39,7 +39,7 @@ TileReport FromProto(const v1::TileReport& message);
 v1::EditReport ToProto(const EditReport& report);
 EditReport FromProto(const v1::EditReport& message);
 
-// Without blobs.
+// Leaves out blobs.
 v1::InferResult ToProto(const InferReport& report);
 InferReport FromProto(const v1::InferResult& message);
 

@@ -1,4 +1,4 @@
-// How long does a layer take at least: the time of its operations, or of the bytes that it moves?
+// The least time of a layer: that of its operations, or that of the bytes it moves.
 #pragma once
 
 #include "services/analyser/analyser.h"
@@ -12,13 +12,13 @@ absl::Status CheckCeilings(const Ceilings& ceilings);
 // that only moves values (Gather, Slice) reads no more than it writes.
 int64_t MovedBytes(const std::string& op, const LayerReport& layer);
 
-// Operations a byte; 0 where nothing is moved.
+// Operations per byte; 0 if no byte is moved.
 double Intensity(int64_t flops, int64_t moved_bytes);
 
 // Sets the times and bounds of all layers, and their sum.
 void AddPredictions(const Ceilings& ceilings, ModelReport& report);
 
-// Layers by what they take, and the ceilings.
+// A table of the layers by their time, with the ceilings.
 std::string RooflineTable(const ModelReport& report);
 
 }  // namespace quench::analyser

@@ -1,5 +1,5 @@
-// The analyser service: its steps on the functions of analyser.h and common/runner, and its gRPC
-// service.
+// The analyser service: its steps, built on the functions of analyser.h and common/runner, and its
+// gRPC service.
 #pragma once
 
 #include "common/steps/host.h"

@@ -1,4 +1,4 @@
-// How large are values whose dims are symbolic?
+// Sizes of values whose dims are symbolic.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ class Sizes {
   // does not have.
   static absl::StatusOr<Sizes> Of(const Graph& graph, const std::map<std::string, int64_t>& chosen);
 
-  // Counting makes new expressions: values of those are computed when they are first asked for.
+  // Counting makes new expressions; each is evaluated when it is first asked for.
   absl::StatusOr<int64_t> Of(Dim dim);
   int64_t Elements(const Type& type) const;
   int64_t Bytes(const Type& type) const;
@@ -27,8 +27,8 @@ class Sizes {
   absl::Status Evaluate();
 
   std::shared_ptr<const SymbolTable> symbols_;
-  std::vector<int64_t> base_;   // of inputs and runtime sizes
-  std::vector<int64_t> slots_;  // of all symbols
+  std::vector<int64_t> base_;   // values of input and runtime sizes
+  std::vector<int64_t> slots_;  // values of all symbols
   std::map<std::string, int64_t> used_;
 };
 

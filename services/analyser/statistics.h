@@ -10,9 +10,9 @@ namespace quench::analyser {
 
 struct TensorStatistics {
   int64_t elements = 0, zeros = 0;
-  int64_t nan = 0, infinite = 0;  // not in what follows
+  int64_t nan = 0, infinite = 0;  // left out of the following
   double min = 0, max = 0, mean = 0, std = 0;
-  std::vector<int64_t> histogram;  // 20 equal parts of [min, max]; empty where nothing is finite
+  std::vector<int64_t> histogram;  // 20 equal parts of [min, max]; empty if no element is finite
 };
 
 // For strings and complex numbers, only `elements` is set.

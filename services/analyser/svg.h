@@ -11,7 +11,7 @@ class Svg {
  public:
   Svg(int width, int height) : width_(width), height_(height) {}
 
-  // `title` is plain text that is shown where the pointer rests.
+  // `title` is plain text, shown as a tooltip.
   void Rect(std::string_view kind, double x, double y, double width, double height,
             const std::string& title = "");
   void Circle(std::string_view kind, double x, double y, double radius,
@@ -23,9 +23,9 @@ class Svg {
             std::string_view anchor = "start");
   int width() const { return width_; }
   int height() const { return height_; }
-  // For a page, which has the style; `label` says what it shows.
+  // An element for a page that has the style; `label` describes it to screen readers.
   std::string Inline(const std::string& label) const;
-  // With the style: a file of its own.
+  // A separate file, with the style.
   std::string File(const std::string& label) const;
 
  private:

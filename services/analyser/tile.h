@@ -1,4 +1,4 @@
-// Matrix products in pieces, for an engine that takes matrices of limited size.
+// Matrix products split into tiles, for an engine that takes matrices of limited size.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -21,16 +21,16 @@ struct TileLimits {
 struct TiledProduct {
   std::string node, op;
   int64_t m = 0, n = 0, k = 0;                    // symbolic sizes at their largest
-  int64_t tiles_m = 1, tiles_n = 1, tiles_k = 1;  // all 1: it fits, and is left as it is
+  int64_t tiles_m = 1, tiles_n = 1, tiles_k = 1;  // all 1: the product fits, and is left alone
   int64_t products() const { return tiles_m * tiles_n * tiles_k; }
 };
 
 struct TileReport {
   TileLimits limits;
-  std::vector<TiledProduct> products;     // every Gemm and MatMul, of bodies too
-  std::map<std::string, int64_t> others;  // operators that multiply otherwise: nodes, left alone
-  int64_t samples = 0;                    // that both were run on
-  double error = 0;                       // of the worst output among them: RelativeError
+  std::vector<TiledProduct> products;     // every Gemm and MatMul, also in bodies
+  std::map<std::string, int64_t> others;  // nodes left alone, by other operators that multiply
+  int64_t samples = 0;                    // on which both graphs were run
+  double error = 0;                       // RelativeError of the worst output
 };
 
 struct Tiled {
@@ -38,20 +38,20 @@ struct Tiled {
   TileReport report;
 };
 
-// Gemm and MatMul above the limits as Split, MatMul, Add and Concat within them; Transpose where an
-// operand was read transposed, and Mul for alpha and beta. The last piece of an axis is what remains.
-// Sums over pieces of k are added from the first to the last. Names of outputs stay, a batch stays a
-// batch. `graph` is canonical. INVALID_ARGUMENT names every product whose size is not known to be
+// Replaces Gemm and MatMul above the limits by Split, MatMul, Add and Concat within them, with
+// Transpose if an operand was read transposed, and Mul for alpha and beta. The last tile of an axis is
+// the remainder. Sums over tiles of k are added from first to last. Outputs keep their names, a batch
+// stays a batch. `graph` is canonical. INVALID_ARGUMENT names every product whose size is not known to be
 // within a limit nor fixed, and limits that make more than kMostTiles products.
 absl::StatusOr<Tiled> TileGraph(Graph graph, const TileLimits& limits,
                                 const StepContext& context = {});
 inline constexpr int64_t kMostTiles = 1 << 18;
 
-// How a tiled graph is held against the one before.
+// Options for the comparison of a tiled graph with the original.
 struct TileProof {
   int64_t samples = 20;  // random inputs
   uint64_t seed = 1;
-  double tolerance = 1e-5;  // of an output's largest value
+  double tolerance = 1e-5;  // relative to an output's largest value
 };
 // TileGraph, with both graphs run by the interpreter. FAILED_PRECONDITION above the tolerance.
 absl::StatusOr<Tiled> TileAndProve(const Graph& graph, const TileLimits& limits,
@@ -61,7 +61,7 @@ inline constexpr int64_t kMostGemmSize = 1 << 15;
 // One Gemm: C = A x B + bias, of f32, A [m, k], B [k, n], bias [m, n].
 Graph GemmGraph(int64_t m, int64_t k, int64_t n);
 
-// Runs both on `samples` random inputs, by the interpreter: the largest RelativeError of an output.
+// The largest RelativeError of an output when the interpreter runs both on `samples` random inputs.
 absl::StatusOr<double> LargestError(const Graph& before, const Graph& after, int64_t samples,
                                     uint64_t seed, const StepContext& context = {});
 

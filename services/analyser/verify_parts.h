@@ -11,14 +11,14 @@ namespace quench::analyser {
 
 using TensorSink = std::function<void(const std::string&, const Tensor&)>;
 
-// The graph's answer: by the interpreter, or by a build in which every layer is on its reference
-// nest. The graph must outlive it.
+// Computes the graph's expected results: by the interpreter, or by a build in which every layer is on
+// its reference nest. The graph must outlive it.
 class Oracle {
  public:
   static absl::StatusOr<Oracle> Create(const Graph& graph, const VerifyOptions& options,
                                        const std::filesystem::path& folder,
                                        const StepContext& context);
-  // `sink` sees every value of the outermost graph.
+  // `sink` receives every value of the outermost graph.
   absl::StatusOr<std::vector<Tensor>> Run(std::span<const Tensor> inputs, const TensorSink& sink,
                                           const StepContext& context) const;
   const std::string& kind() const { return kind_; }
@@ -32,10 +32,10 @@ class Oracle {
 
 using passes::Tolerances;
 
-// Keeps the larger error, and NaN above all.
+// Keeps the larger error; NaN counts as the largest.
 void Worsen(ValueError& value, double error);
 
-// The library's twin with taps, value by value against the oracle's, by name.
+// Compares the values of the library's tap build with the oracle's, by name.
 absl::Status CompareLayers(Artifact& twin, const Oracle& oracle,
                            const std::map<std::string, ValueError>& tolerances,
                            std::span<const Tensor> inputs, LayersReport& report,

@@ -1,4 +1,4 @@
-// Does the graph that the passes made compute what the model does?
+// Checks that the graph that the passes made computes the same as the model.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@ using passes::Quantizer;
 
 class RewriteCheck {
  public:
-  // Whether there are groups of integers to look at.
+  // Whether the model has groups of integers to check.
   static bool NeedsTwin(const Graph& model);
-  // `rewritten` has the values that the library computes. `twin`, the library with taps, may be
-  // null: the groups of a quantized model are not checked then. Both must outlive this.
+  // `rewritten` has the values that the library computes. `twin`, its tap build, may be null: then the
+  // groups of a quantized model are not checked. Both must outlive this object.
   static absl::StatusOr<RewriteCheck> Create(const Graph& model, const Graph& rewritten,
                                              const VerifyOptions& options, Artifact* twin);
-  // A run of the library.
+  // Adds a run of the library.
   absl::Status Add(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
                    const StepContext& context);
   RewritesReport Finish();
@@ -41,10 +41,10 @@ class RewriteCheck {
   const Graph* rewritten_;
   Artifact* twin_;
   std::map<std::string, DataType> wanted_;  // the model's quantized values
-  std::vector<Quantizer> quantizers_;       // of the model
-  std::vector<Quantizer> groups_;           // those whose integers the library shows
-  std::vector<std::string> fed_;            // names of the inputs that follow the model's own
-  Graph cut_;                               // the model cut at those, once there was a sample
+  std::vector<Quantizer> quantizers_;       // quantizers of the model
+  std::vector<Quantizer> groups_;           // quantizers whose integers the library shows
+  std::vector<std::string> fed_;            // names of inputs of `cut_` after the model's own
+  Graph cut_;                               // the model cut at these, after the first sample
   std::vector<NoiseSums> noise_;            // per output
   std::map<std::string, GroupFailure> failures_;
   RewritesReport report_;
