@@ -1,4 +1,4 @@
-// The interface of frontends to the importer. One folder per format, one row each in frontends.def.
+// The interface of frontends to the importer. Each format has a folder, and a row in frontends.def.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -15,12 +15,12 @@ namespace quench::importer {
 
 struct Frontend {
   std::string_view name;
-  std::string_view extension;  // whose errors explain a file that is of no format
+  std::string_view extension;  // unrecognized files with it get this frontend's error
   std::string_view doc;
-  // The fields of ImportOptions that only some formats have: kOwnOptions of importer.cc.
+  // The fields of ImportOptions that this format takes and not all do: kOwnOptions of importer.cc.
   std::span<const std::string_view> own_options;
   bool channels_last = false;  // images are [batch, height, width, channels]
-  // The bytes are a file of this format.
+  // Whether the bytes are a file of this format.
   bool (*matches)(std::span<const std::byte> bytes);
   absl::StatusOr<Imported> (*import)(const std::filesystem::path& path,
                                      const ImportOptions& options, BlobStore& store,
@@ -28,7 +28,7 @@ struct Frontend {
   absl::StatusOr<std::vector<UnsupportedOp>> (*find_unsupported)(const std::filesystem::path& path,
                                                                  const ImportOptions& options);
   std::vector<KnownOp> (*known_ops)();
-  // Null: models of this format are one file.
+  // Null if models of this format are single files.
   absl::StatusOr<std::vector<std::string>> (*external_locations)(const std::filesystem::path& path,
                                                                  const ImportOptions& options);
 };

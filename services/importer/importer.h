@@ -1,4 +1,4 @@
-// Models in, graphs out.
+// Reads models as graphs.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -18,7 +18,7 @@
 namespace quench::importer {
 
 struct ImportOptions {
-  std::string format;  // a name of frontends.def; "" goes by the file's bytes
+  std::string format;  // a name of frontends.def; "": recognized by the file's bytes
   // input -> shape; -1 leaves a dim as declared
   std::map<std::string, std::vector<int64_t>> shapes;
   std::map<std::string, std::pair<int64_t, int64_t>> dims;  // symbol -> [min, max]
@@ -26,38 +26,38 @@ struct ImportOptions {
   // ONNX: overrides the model's default-domain opset; 0 keeps it
   int64_t opset = 0;
   std::map<std::string, Tensor> freeze_params;  // inputs that become constants
-  // Initializers that stay inputs of the model, by name; `all`: those that are parameters, which are
-  // numbers of floating point or 8 bits with a rank above 0.
+  // Names of initializers that stay inputs of the model; `all`: all parameters, which are initializers
+  // of floating-point or 8-bit numbers with a rank above 0.
   std::set<std::string> no_freeze;
-  // How products are written: key -> value. ONNX has `use_nt_batch_matmul` (true: products of two
-  // matrices are MatMul, as the model has them; false: Gemm); other formats have none.
+  // The form of products: key -> value. ONNX has `use_nt_batch_matmul` (true: products of two matrices
+  // stay MatMul, as in the model; false: they become Gemm); other formats have no key.
   std::map<std::string, bool> convert_config;
-  // Texts with functions that operators become (graph/functions.h), before what Quench knows of them.
+  // Texts with functions that replace operators (graph/functions.h), before Quench's own conversions.
   std::vector<std::string> conversions;
   std::vector<std::string> outputs;  // cut the model at these values; empty keeps its outputs
   // TensorFlow: values inside the graph that become inputs
   std::vector<std::string> inputs;
-  // TensorFlow Lite and TensorFlow: which of the model's functions; "" is the first subgraph of the one,
-  // by tensor names, and `serving_default` of the other
+  // TensorFlow Lite and TensorFlow: the model's function to import; "": for TensorFlow Lite the first
+  // subgraph, with tensor names, for TensorFlow `serving_default`
   std::string signature;
-  // Keras: the model's configuration as JSON, for files with weights alone; "" for none
+  // Keras: the model's configuration as JSON, for files that only have weights; "" for others
   std::string architecture;
-  // PyTorch: element type of inputs that neither the model nor `dtypes` tells; kUndefined is f32
+  // PyTorch: element type of inputs if neither the model nor `dtypes` gives it; kUndefined means f32
   DataType default_dtype = DataType::kUndefined;
   // PyTorch: weights of quantized modules stay integers, with scales; else they become floats
   bool keep_quantized_weight = false;
-  // Where inputs and outputs of rank 4 and 5 have their channels: "first", "last", or "" for as the
-  // model has them.
+  // The position of the channels in inputs and outputs of rank 4 and 5: "first", "last", or "" for that
+  // of the model.
   std::string layout;
-  // ONNX: external data is resolved beneath; default: model's folder
+  // ONNX: external data is looked up beneath this folder; default: the model's folder
   std::filesystem::path external_root;
-  // Where each file of external data lies, by the location that the model names: then nothing is
-  // looked for in folders.
+  // The path of each file of external data, by the location that the model names; if set, no folder is
+  // searched.
   std::optional<std::map<std::string, std::filesystem::path>> external_files;
 };
 
 struct Imported {
-  Graph imported;  // stage imported: the model's own nodes; types filled where inference knows them
+  Graph imported;   // stage imported: the model's own nodes, with types as far as inferred
   Graph canonical;  // stage canonical, before any pass
 };
 
@@ -69,8 +69,8 @@ absl::StatusOr<Imported> ImportModel(const std::filesystem::path& path,
                                      const ImportOptions& options, BlobStore& store,
                                      const StepContext& context = {});
 
-// The file that a path to a model stands for: of a folder its `saved_model.pb` (or `.pbtxt`), which
-// INVALID_ARGUMENT misses; of anything else the path itself.
+// The model file for a path: in a folder its `saved_model.pb` (or `.pbtxt`), INVALID_ARGUMENT if it has
+// neither; for anything else the path itself.
 absl::StatusOr<std::filesystem::path> ModelFileOf(const std::filesystem::path& path);
 
 // Differences between an imported graph and what its author may have meant, one sentence each:
@@ -78,14 +78,14 @@ absl::StatusOr<std::filesystem::path> ModelFileOf(const std::filesystem::path& p
 std::vector<std::string> WarningsOf(const Graph& graph);
 std::vector<std::string> WarningsOf(const std::map<std::string, std::string>& metadata);
 
-// An operator that a format has, and what Quench makes of it.
+// An operator of a format, and Quench's support for it.
 struct KnownOp {
-  std::string domain, name;  // the domain of ONNX's own is "", of another format its name
-  std::string op;            // of the catalogue, that it ends as; "" where it is a constant
+  std::string domain, name;  // domain: "" for ONNX's own, another format's name for its
+  std::string op;            // the operator of the catalogue that it becomes; "" if a constant
   bool supported = false;
-  std::vector<std::string> restrictions;  // what must hold, one sentence each; none: all is taken
+  std::vector<std::string> restrictions;  // conditions, one sentence each; none: no restriction
 };
-// Sorted by domain and name.
+// All operators of all formats, sorted by domain and name.
 std::vector<KnownOp> KnownOps();
 
 struct UnsupportedOp {
@@ -93,7 +93,7 @@ struct UnsupportedOp {
   int64_t opset = 0;
   std::vector<std::string> nodes;
 };
-// Operators of the model that Quench cannot import, without importing it.
+// The model's operators that Quench cannot import, found without importing the model.
 absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupported(const std::filesystem::path& path,
                                                            const ImportOptions& options);
 
@@ -101,9 +101,9 @@ absl::StatusOr<std::vector<UnsupportedOp>> FindUnsupported(const std::filesystem
 absl::StatusOr<std::vector<std::string>> ExternalLocations(const std::filesystem::path& path,
                                                            const ImportOptions& options);
 
-// Second opinion by libonnx: its checker and its shape inference, where it knows the opset. One
-// line per disagreement with `imported`; empty when they agree. Says so when the opset is newer
-// than libonnx.
+// A second opinion by libonnx: its checker and its shape inference, if it knows the opset. One line
+// per disagreement with `imported`; empty if they agree. A line also says if the opset is newer than
+// libonnx.
 absl::StatusOr<std::vector<std::string>> CheckWithLibonnx(const std::filesystem::path& path,
                                                           const Graph& imported);
 

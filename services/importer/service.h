@@ -1,4 +1,4 @@
-// The importer service: its steps on the functions of importer.h and the passes, and its gRPC
+// The importer service: its steps, built on the functions of importer.h and the passes, and its gRPC
 // service.
 #pragma once
 

@@ -1,5 +1,5 @@
-// One node of a model on its way into canonical nodes: what the operators of all formats are
-// converted with.
+// The conversion of one node of a model into canonical nodes: the interface for the operators of all
+// formats.
 #pragma once
 
 #include <absl/status/status.h>
@@ -33,20 +33,20 @@ class Converter {
     return i < static_cast<int>(inputs_.size()) && inputs_[static_cast<size_t>(i)] != kNone;
   }
   int num_outputs() const { return static_cast<int>(node_.outputs.size()); }
-  // Output i exists and something uses it.
+  // Whether output i exists and is used.
   virtual bool IsUsed(int output) const = 0;
 
-  // The model's own declaration of output i: of its type often only the element type.
+  // The model's own declaration of output i, often with only the element type.
   virtual const Type& declared(int output) const = 0;
 
-  // For kNone: a type of which nothing is known, and no constant. The reference holds until a value
-  // is added.
+  // kNone has an unknown type and no constant. The reference is valid until a value is added.
   virtual const Type& type(ValueId id) const = 0;
   virtual const Tensor* constant(ValueId id) const = 0;
-  // Elements of an integer scalar or list, where constants or shapes say them.
+  // Elements of an integer scalar or list, if constants or shapes determine them.
   virtual std::optional<std::vector<Dim>> elements(ValueId id) const = 0;
-  virtual SymbolTable& symbols() = 0;  // of those dims
-  // Types hold for every run of the node: not in a loop, whose first iteration may have others.
+  virtual SymbolTable& symbols() = 0;  // of these dims
+  // Whether types hold for every run of the node. In a loop they do not: its first iteration may have
+  // other types than later ones.
   virtual bool types_are_final() const = 0;
   // Rank of a value, -1 while unknown.
   int Rank(ValueId id) const { return type(id).ranked ? type(id).rank() : -1; }
@@ -64,7 +64,7 @@ class Converter {
   // An intermediate node with several outputs.
   virtual std::vector<ValueId> EmitMany(const std::string& op, std::vector<ValueId> inputs,
                                         int outputs, Attributes attributes = {}) = 0;
-  // The node with the imported node's outputs.
+  // Emits the node that has the imported node's outputs.
   virtual absl::Status Final(const std::string& op, std::vector<ValueId> inputs,
                              Attributes attributes = {}) = 0;
   // Instead of Final: output i of the imported node is the value `ids[i]` (kNone for unused ones).
@@ -76,11 +76,11 @@ class Converter {
   // explicit.
   virtual absl::Status FinalControl() = 0;
 
-  // The node is imported, but may compute something else than the model's author meant: one of
-  // WarningsOf(the canonical graph), as "node `name` (Op): " + text.
+  // Warns that the imported node may not compute what the model's author meant: adds "node `name` (Op): "
+  // + text to WarningsOf(the canonical graph).
   virtual void Warn(const std::string& text) = 0;
 
-  // The operator's name to people.
+  // The operator's name for messages.
   virtual const std::string& shown_op() const { return node_.op; }
   // "node `name` (Op): " + text.
   absl::Status Error(const std::string& text) const;
@@ -95,10 +95,10 @@ class Converter {
   std::vector<ValueId> inputs_;
 };
 
-// How an operator of a format becomes canonical nodes; null where the catalogue lacks it.
+// The conversion of a format's operator into canonical nodes; null if the catalogue lacks it.
 using ConvertFunction = absl::Status (*)(Converter&);
 
-// Converts a node of that domain and name; empty if there is no conversion.
+// The conversion of nodes of this domain and name; empty if there is none.
 using Conversion = std::function<absl::Status(Converter&)>;
 using FindConversion = std::function<Conversion(std::string_view domain, std::string_view op)>;
 

@@ -16,9 +16,9 @@ namespace quench::importer {
 
 class ExternalFiles {
  public:
-  // Nothing is opened yet; the root need not exist while no tensor refers to it.
+  // Opens nothing yet; the root need not exist until a tensor refers to it.
   explicit ExternalFiles(std::filesystem::path root);
-  // The files of these locations, and no others.
+  // Opens the files at these locations, and no others.
   explicit ExternalFiles(const std::map<std::string, std::filesystem::path>& files);
   ~ExternalFiles();
   ExternalFiles(const ExternalFiles&) = delete;
@@ -28,8 +28,8 @@ class ExternalFiles {
     int fd = -1;
     uint64_t size = 0;
   };
-  // A regular file beneath the root, reached without `..`, absolute paths or symbolic links
-  // anywhere below it. The descriptor stays open, and is owned here.
+  // Opens a regular file beneath the root, reached without `..`, absolute paths or symbolic links
+  // below it. The descriptor stays open, and is owned by this object.
   absl::StatusOr<File> Open(const std::string& location);
 
  private:

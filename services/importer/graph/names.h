@@ -22,7 +22,7 @@ class NameSet {
   std::unordered_map<std::string, int64_t> next_;
 };
 
-// Appends to a graph in constant time per value and node (Graph::AddValue looks at every name).
+// Appends to a graph in constant time per value and node, unlike Graph::AddValue, which checks every name.
 ValueId PushValue(Graph& graph, std::string name, Type type = {});
 ValueId PushConstant(Graph& graph, std::string name, std::shared_ptr<const Constant> constant);
 // Sets the producers of the node's outputs.

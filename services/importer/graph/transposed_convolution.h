@@ -1,4 +1,4 @@
-// Transposed convolutions whose sizes are an input, as TensorFlow and TensorFlow Lite have them.
+// Transposed convolutions whose output sizes are an input, as in TensorFlow and TensorFlow Lite.
 #pragma once
 
 #include <optional>
@@ -13,18 +13,18 @@ struct SizedTransposedConvolution {
   ValueId images = kNone;
   ValueId weights = kNone;
   ValueId bias = kNone;   // [out], or none
-  ValueId sizes = kNone;  // of the result: integers, of all its axes or of the spatial ones alone
-  int first = 1;          // of `sizes` that is a spatial axis'; 0 if there are no others
+  ValueId sizes = kNone;  // of the result: integers, for all axes or the spatial ones alone
+  int first = 1;          // the first spatial axis in `sizes`; 0 if it has no others
   std::vector<int64_t> strides;
   std::vector<int64_t> dilations;
-  // Elements cut off before each spatial axis; by default as much as "SAME" cuts off, which depends
-  // on the sizes.
+  // Elements cut off at the beginning of each spatial axis; absent: as many as "SAME" cuts off, which
+  // depends on the sizes.
   std::optional<std::vector<int64_t>> begins;
 };
 
-// The result, of exactly the spatial sizes that `sizes` says: what the kernel does not reach is the
-// bias alone. Sizes that follow from the shapes of the model make one ConvTranspose; those that only a
-// run knows cut them out of the largest one.
+// The result, with exactly the spatial sizes in `sizes`: elements that the kernel does not reach are the
+// bias alone. For sizes that follow from the model's shapes, emits one ConvTranspose; for sizes known
+// only at run time, the largest one, from which the result is cut out.
 absl::StatusOr<ValueId> EmitTransposedConvolution(Converter& c,
                                                   const SizedTransposedConvolution& op);
 

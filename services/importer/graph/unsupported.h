@@ -10,7 +10,7 @@
 
 namespace quench::importer {
 
-// One error for all of them, OK for none. `version_word`: what the format calls versions of
+// One error for all of them, OK if there is none. `version_word`: the format's word for versions of
 // operators ("opset").
 absl::Status UnsupportedError(std::span<const UnsupportedOp> ops, std::string_view version_word);
 

@@ -19,7 +19,7 @@ namespace quench::importer {
 // Tensors of this size and more go into blobs; smaller ones are kept in memory.
 inline constexpr int64_t kBlobTensorBytes = 4096;
 
-inline constexpr int kMaxRank = 64;  // of any tensor that is read
+inline constexpr int kMaxRank = 64;  // of tensors in models
 
 // Facts that a format gives about a tensor before its data is read.
 struct TensorHeader {
@@ -44,16 +44,16 @@ class WeightWriter {
  public:
   WeightWriter(BlobStore& store, const StepContext& context);
 
-  // A tensor of at least kBlobTensorBytes, not of strings: `source` gives `header.bytes` bytes.
+  // Adds a tensor of at least kBlobTensorBytes, not of strings: `source` gives `header.bytes` bytes.
   absl::StatusOr<std::shared_ptr<const Constant>> AddLarge(const std::string& name,
                                                            const TensorHeader& header,
                                                            const ByteSource& source);
-  // Any tensor that is in memory.
+  // Adds a tensor from memory, of any size and type.
   absl::StatusOr<std::shared_ptr<const Constant>> Add(const std::string& name,
                                                       const Tensor& tensor);
   absl::Status Finish();
 
-  // The constant whose bytes begin there, or null: attributes of nodes hold bare tensors.
+  // The constant whose bytes begin at this address, or null: attributes of nodes hold bare tensors.
   std::shared_ptr<const Constant> FindByBytes(const std::byte* bytes) const;
 
   void set_total_bytes(int64_t bytes) { total_bytes_ = bytes; }

@@ -27,9 +27,10 @@ struct ScanLimits {
 };
 
 // Scans `file` as one message of type `root` (ModelProto, GraphDef, ...). In messages with a field
-// `stored` of number 100001, the contents of a tensor of `inline_bytes` and more (packed numbers but
-// `dims`, and single bytes fields) are replaced by `stored` entries with their place in `file`. Truncated fields, wrong wire types and exceeded limits are INVALID_ARGUMENT or
-// RESOURCE_EXHAUSTED, with the offset.
+// `stored` of number 100001, the contents of a tensor of `inline_bytes` and more (packed numbers except
+// `dims`, and single bytes fields) are replaced by `stored` entries with their place in `file`.
+// Truncated fields, wrong wire types and exceeded limits are INVALID_ARGUMENT or RESOURCE_EXHAUSTED,
+// with the offset.
 absl::StatusOr<std::string> ScanMessage(std::span<const std::byte> file,
                                         const google::protobuf::Descriptor& root,
                                         const ScanLimits& limits = {});
