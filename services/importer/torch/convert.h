@@ -15,7 +15,7 @@ namespace quench::importer {
 
 struct TorchRow {
   std::string_view domain;  // "aten", "quantized", ...
-  std::string_view name;  // with the overload, where overloads differ in their arguments: "max.dim"
+  std::string_view name;    // with the overload if overloads differ in their arguments: "max.dim"
   std::string_view canonical;  // the operator of the catalogue that does the work
   ConvertFunction convert;
   int outputs;                 // 0: a list, whose length follows from the arguments
@@ -23,26 +23,26 @@ struct TorchRow {
 };
 
 std::span<const TorchRow> AllTorchRows();
-// The row of an operator that accepts these arguments: `kinds` has a letter for each positional one
-// (KindOf), `names` are those of the others. Null if there is none; the first fitting one of
-// several overloads.
+// The arguments of a call: `kinds` has a letter for each positional one (KindOf), `names` has the names
+// of the others. ResolveTorchRow gives the operator's first row that accepts them, or null if there is
+// none.
 struct TorchCallShape {
   std::string kinds;
   std::vector<std::string_view> names;
-  bool is_complex = false;  // a tensor of them is: rows for complex numbers count, and no others
+  bool is_complex = false;  // one of them is: only rows for complex numbers fit
 };
 const TorchRow* ResolveTorchRow(std::string_view domain, std::string_view op,
                                 const TorchCallShape& call);
 bool HasTorchRow(std::string_view domain, std::string_view op);
 // Names of the row's arguments, in order.
 std::vector<std::string_view> ArgumentsOf(const TorchRow& row);
-// Also of the nodes in ONNX's vocabulary (domain "") that readers make. Empty for none.
+// Also has conversions for the ONNX nodes (domain "") that readers make. Empty if there is none.
 Conversion FindTorchConversion(std::string_view domain, std::string_view name);
 
-// The end of a Slice that goes on to the last element.
+// The `end` of a Slice up to and including the last element.
 inline constexpr int64_t kTorchEnd = INT64_MAX;
 
-// One call on its way into canonical nodes.
+// The conversion of one call into canonical nodes.
 class AtenNode {
  public:
   explicit AtenNode(Converter& converter);
@@ -50,40 +50,40 @@ class AtenNode {
   Converter& c;
 
   bool Is(std::string_view name) const { return c.node().op.starts_with(name); }
-  std::string Canonical() const;  // of its row
+  std::string Canonical() const;  // the canonical operator of its row
 
   // ---- Arguments ----
   bool Has(std::string_view name) const;    // given, and not None
-  ValueId In(std::string_view name) const;  // a tensor, or a number that a run knows; else kNone
-  // Elements of a list of tensors; kNone for those that are None.
+  ValueId In(std::string_view name) const;  // a tensor or run-time number; else kNone
+  // Elements of a list of tensors; kNone for elements that are None.
   std::vector<ValueId> List(const char* name) const;
   int64_t Int(const char* name, int64_t fallback = 0) const;
   bool Flag(const char* name, bool fallback = false) const { return Int(name, fallback) != 0; }
   double Number(const char* name, double fallback = 0) const;
   std::string Text(const char* name, const char* fallback = "") const;
-  // A list of numbers, or one; nullopt where a run decides about one, or it is None.
+  // A list of numbers, or a single one; nullopt if one is known only at run time, or it is None.
   std::optional<std::vector<int64_t>> Ints(const char* name) const;
-  // The same, `count` of them: one number stands for all.
+  // Like Ints, with `count` elements: a single number stands for all.
   absl::StatusOr<std::vector<int64_t>> IntsOf(const char* name, size_t count,
                                               int64_t fallback) const;
   std::vector<double> Numbers(const char* name) const;
-  // A list of sizes as a tensor of rank 1, numbers that a run knows included.
+  // A list of sizes as a tensor of rank 1, including numbers known only at run time.
   ValueId Sizes(const char* name);
   // A number as a tensor of rank 1 with one element.
   ValueId Size1(const char* name, int64_t fallback);
   // A tensor, or a number as a scalar of `dtype`.
   ValueId Operand(const char* name, DataType dtype);
-  // The number of an input that is a constant.
+  // The value of an input that is a constant number.
   std::optional<int64_t> KnownInt(const char* name) const;
-  // The element type that an argument `dtype` says, or `fallback`.
+  // The element type given by an argument like `dtype`, or `fallback`.
   absl::StatusOr<DataType> Dtype(const char* name, DataType fallback) const;
   absl::StatusOr<int64_t> Axis(const char* name, int64_t rank, int64_t fallback) const;
-  // `dim`: one or several axes; all where it is None or empty.
+  // The axes given by an argument like `dim`: one or several; all if it is None or empty.
   absl::StatusOr<std::vector<int64_t>> Axes(const char* name, int64_t rank) const;
   absl::Status RequireRank(ValueId id, const char* name) const;
   int Rank(ValueId id) const { return c.Rank(id); }
   DataType TypeOf(ValueId id) const { return c.type(id).dtype; }
-  // Where a size is not known, -1.
+  // The size of an axis; -1 if it is not known.
   int64_t SizeAt(ValueId id, int64_t axis) const;
 
   // ---- Nodes ----

@@ -16,9 +16,9 @@ ValueId Joined(AtenNode& n, const std::vector<ValueId>& parts, int64_t axis);
 // Sizes [begin, end) of the value's shape.
 ValueId SizesBetween(AtenNode& n, ValueId id, int64_t begin, int64_t end);
 ValueId Broadcast(AtenNode& n, ValueId id, ValueId shape);
-// a / b rounded towards minus infinity, of integers too.
+// a / b rounded towards minus infinity, also for integers.
 ValueId FloorQuotient(AtenNode& n, ValueId a, ValueId b, DataType dtype);
-// The angle of the point (x, y), from the axis of x: atan2.
+// The angle of the point (x, y) from the x axis: atan2.
 ValueId AngleOf(AtenNode& n, ValueId y, ValueId x);
 ValueId MatMul(AtenNode& n, ValueId a, ValueId b);
 // x * weight^T + bias.

@@ -1,5 +1,5 @@
-// The imported graph while a PyTorch program is read: nodes are calls of operators, with the types that
-// the program asks for known at once.
+// Builds the imported graph while a PyTorch program is read: nodes are calls of operators, and the types
+// of their results are known at once.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -20,13 +20,13 @@ namespace quench::importer {
 
 using TorchArguments = std::vector<std::pair<std::string, TorchValue>>;
 
-// A call of an operator as an imported node: tensors, and numbers that only a run knows, are inputs, whose names
-// the attribute `inputs` has; an element of a list as `name.index`. Everything else is an attribute. In a list of
-// numbers kInInput stands for an element that is an input, kAbsent for one that is None.
+// A call of an operator as an imported node: tensors, and numbers known only at run time, are inputs, whose names are
+// in the attribute `inputs`, elements of lists as `name.index`. Everything else is an attribute. In a list of numbers
+// kInInput stands for an element that is an input, kAbsent for one that is None.
 inline constexpr char kInputNames[] = "inputs";
-// The inputs that PyTorch counts as numbers, though they are tensors; absent for none.
+// The attribute with the inputs that are tensors but count as numbers in PyTorch; absent if there are none.
 inline constexpr char kNumberNames[] = "numbers";
-// The inputs that are complex: their last axis has the two parts.
+// The attribute with the complex inputs, whose last axis has the real and the imaginary part.
 inline constexpr char kComplexNames[] = "complex";
 inline constexpr int64_t kInInput = -(int64_t{1} << 62);
 inline constexpr int64_t kAbsent = kInInput + 1;
@@ -40,7 +40,7 @@ class GraphBuilder {
   Handle AddConstant(const std::string& name, Tensor tensor);
   const Type& TypeOf(Handle handle) const { return probe_.value(Get(handle).probe).type; }
   bool IsRanked(Handle handle) const { return TypeOf(handle).known() && TypeOf(handle).ranked; }
-  // The number that a scalar is in every run, if that is known.
+  // The value of a scalar that is known to be the same in every run.
   std::optional<double> KnownNumber(Handle handle) const;
   std::optional<int64_t> KnownInt(Handle handle) const;
   const Tensor* KnownTensor(Handle handle) const;
@@ -51,37 +51,37 @@ class GraphBuilder {
   absl::StatusOr<std::vector<Handle>> AddCall(const std::string& domain, const std::string& op,
                                               const std::string& name,
                                               const TorchArguments& arguments, size_t outputs);
-  // A node of ONNX's vocabulary.
+  // Adds an ONNX node.
   Handle AddPlain(const std::string& op, const std::string& name, const std::vector<Handle>& inputs,
                   Attributes attributes = {});
 
   // ---- Bodies ----
   struct Body;
-  // Nodes go into the new body until it is left; it may be entered again.
+  // Nodes are added to the new body until it is left; it may be entered again.
   std::shared_ptr<Body> EnterNew();
   void Enter(std::shared_ptr<Body> body);
   void Leave();
   size_t depth() const { return scopes_.size(); }
-  // Nodes may use it where they go now.
+  // Whether nodes of the current body may use the value.
   bool IsVisible(Handle handle) const;
-  // It is not of the body that nodes go to now.
+  // Whether the value is from outside of the current body.
   bool IsOuter(Handle handle) const;
   Handle AddBodyInput(const std::shared_ptr<Body>& body, const std::string& name, Handle like,
                       bool same_sizes);
-  // An output of the body that is entered, which is a value of its own.
+  // Adds an output to the current body, as a separate value.
   void AddBodyOutput(Handle handle);
   std::vector<Handle> AddIf(const std::string& name, Handle condition,
                             const std::shared_ptr<Body>& then_body,
                             const std::shared_ptr<Body>& else_body,
                             const std::vector<std::pair<Handle, Handle>>& results);
-  // `results`: what the carried values are behind an iteration.
+  // `results`: the carried values after an iteration.
   std::vector<Handle> AddLoop(const std::string& name, Handle count, Handle condition,
                               const std::vector<Handle>& initial, const std::shared_ptr<Body>& body,
                               const std::vector<Handle>& results);
 
   // ---- The end ----
   void AddOutput(Handle handle, const std::string& name);
-  // Large constants that are in use go to the store; the graph's constants are usable after it.
+  // Stores the large constants that are in use; the graph's constants are usable afterwards.
   absl::Status StoreWeights(WeightWriter& weights);
   int64_t LargeBytes() const;
 
@@ -93,7 +93,7 @@ class GraphBuilder {
  private:
   struct Known {
     std::string name;
-    std::shared_ptr<Body> scope;  // where it is defined
+    std::shared_ptr<Body> scope;  // in which it is defined
     ValueId id = kNone;
     ValueId probe = kNone;
     std::shared_ptr<Constant> constant;
@@ -119,7 +119,7 @@ class GraphBuilder {
 };
 
 struct GraphBuilder::Body {
-  std::shared_ptr<Graph> graph;                // null: the main one
+  std::shared_ptr<Graph> graph;                // null: the main graph
   std::unordered_map<Handle, ValueId> values;  // of this body
 };
 

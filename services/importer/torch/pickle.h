@@ -1,5 +1,5 @@
-// Pickles as data: nothing that a pickle names is ever run. The few callables that PyTorch's files need
-// stay names, whose arguments the caller reads.
+// Pickles as data: nothing that a pickle names is ever run. The few callables that occur in PyTorch's
+// files stay names with arguments for the caller to interpret.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -26,7 +26,7 @@ struct Pickled {
     kDict,        // items: key, value, key, value ...
     kGlobal,      // text: "module.name"
     kObject,      // items[0]: a global, items[1]: its arguments; `state` of BUILD
-    kPersistent,  // items[0]: what names the storage
+    kPersistent,  // items[0]: the name of the storage
   };
   Kind kind = Kind::kNone;
   int64_t number = 0;
@@ -43,8 +43,8 @@ struct Pickled {
   const Pickled* Find(std::string_view key) const;
 };
 
-// A pickle and everything in it. Values may be shared, and lists may hold themselves: a reader bounds
-// its depth.
+// A pickle and everything in it. Values may be shared, and lists may contain themselves: readers limit
+// their depth.
 class PickleFile {
  public:
   const Pickled& root() const { return *root_; }
@@ -55,8 +55,8 @@ class PickleFile {
   const Pickled* root_ = nullptr;
 };
 
-// Protocols 0 to 5 of what PyTorch writes. INVALID_ARGUMENT for a damaged pickle, one that names a global which is
-// not data (the message names it), and one of more than 64 Mi values.
+// Reads protocols 0 to 5, as far as PyTorch uses them. INVALID_ARGUMENT for a damaged pickle, one that names a global
+// which is not data (the message names it), and one of more than 64 Mi values.
 absl::StatusOr<std::shared_ptr<const PickleFile>> ReadPickle(std::span<const std::byte> bytes);
 
 // Readers of nested values go no deeper.

@@ -16,7 +16,7 @@
 
 namespace quench::importer {
 
-// `a/seq/1/conv2d` of the module `a.seq.1`: names have folders, by which layers are listed as a tree.
+// For example `a/seq/1/conv2d` in the module `a.seq.1`: such names let layers be listed as a tree.
 std::string NodeNameIn(const std::string& module, const std::string& node);
 
 class TorchProgram {
@@ -25,9 +25,9 @@ class TorchProgram {
 
   GraphBuilder& b;
 
-  // `op` as in `aten::op`, with or without an overload. `outputs`: how many, where the caller knows. The result is
-  // a tensor, or a list where the operator has several or any number of results. An operator without a row is noted in
-  // `unsupported`, and its results are of unknown type.
+  // Adds a call of `op` as in `aten::op`, with or without an overload. `outputs`: their number, if the caller knows it.
+  // The result is a tensor, or a list if the operator has several or a variable number of results. An operator without
+  // a row is noted in `unsupported`, and its results have an unknown type.
   absl::StatusOr<TorchValue> Call(const std::string& domain, const std::string& op,
                                   const std::string& name, std::vector<TorchValue> positional,
                                   TorchArguments named = {}, size_t outputs = 0);
@@ -35,39 +35,39 @@ class TorchProgram {
 
   // ---- Tensors ----
   CellPtr NewCell(Handle handle) const;
-  // A weight; of a complex one the parts.
+  // A cell for a weight; for a complex one, the real and imaginary parts.
   CellPtr NewConstant(const std::string& name, const Tensor& tensor);
-  // The tensor's present value, after all writes to it, or to the tensor that it is part of.
+  // The tensor's present value, after all writes to it or to the tensor of which it is a part.
   absl::StatusOr<Handle> Read(const CellPtr& cell);
   absl::Status Assign(const CellPtr& cell, Handle handle, const std::string& name);
   absl::StatusOr<int> RankOf(const CellPtr& cell);
   absl::StatusOr<Type> TypeOf(const CellPtr& cell);
-  // UNIMPLEMENTED for a complex one.
+  // UNIMPLEMENTED for a complex tensor.
   absl::Status RequireReal(const CellPtr& cell) const;
   // A number or real tensor as a value of the graph.
   absl::StatusOr<Handle> HandleOf(const TorchValue& value);
-  // A number that is the same in every run becomes one.
+  // Turns a number that is the same in every run into a constant.
   TorchValue Settle(RuntimeNumber number);
-  // The number that a tensor with one element holds.
+  // The number in a tensor with one element.
   absl::StatusOr<TorchValue> NumberOf(const CellPtr& cell, RuntimeNumber::Kind kind);
-  // The error of a program that asks for what is not known, with the first reason why it is not.
+  // The error for a program that needs `what`, which is not known, with the first reason why.
   absl::Status UnknownError(const std::string& what) const;
 
   // ---- Control flow ----
   using Branch = std::function<absl::StatusOr<std::vector<TorchValue>>()>;
   absl::StatusOr<std::vector<TorchValue>> If(const std::string& name, const TorchValue& condition,
                                              const Branch& then_branch, const Branch& else_branch);
-  // Takes the iteration and the carried values; gives the condition, then the carried values.
+  // Takes the iteration's index and the carried values; returns the condition, then the carried values.
   using Iteration = std::function<absl::StatusOr<std::vector<TorchValue>>(
       const TorchValue& index, const std::vector<TorchValue>& carried)>;
-  // `count` none: without end; `condition` none: true.
+  // Without `count` the number of iterations is unlimited; without `condition` it is true.
   absl::StatusOr<std::vector<TorchValue>> Loop(const std::string& name, const TorchValue& count,
                                                const TorchValue& condition,
                                                const std::vector<TorchValue>& initial,
                                                const Iteration& iteration);
 
   std::map<std::pair<std::string, std::string>, UnsupportedOp> unsupported;
-  // A list or object that exists outside of a body must not change within it.
+  // Whether a body is being built: lists and objects from outside must not change within it.
   bool in_body() const { return b.depth() > 1; }
   const StepContext& context() const { return context_; }
 
@@ -86,7 +86,7 @@ class TorchProgram {
   absl::StatusOr<size_t> CountOutputs(const TorchRow& row, const TorchArguments& arguments);
   absl::StatusOr<Handle> WriteBack(const TensorCell& view, Handle base, Handle value,
                                    const std::string& name);
-  // Notes which of the results of the call are parts of its first tensor.
+  // Notes the results of the call that are parts of its first tensor.
   absl::Status NoteViews(std::string_view op, const TorchArguments& arguments,
                          const std::vector<TorchValue>& results);
   TorchValue CallUnknown(const std::string& domain, const std::string& op, const std::string& name,
@@ -96,17 +96,17 @@ class TorchProgram {
                      std::vector<std::pair<TorchValue, TorchValue>>& leaves) const;
 
   const StepContext& context_;
-  std::vector<Written> written_;  // in bodies: to undo it
+  std::vector<Written> written_;  // in bodies, to be undone
 };
 
-// The letter that aten_ops.def has for such an argument; '?' for what is none.
+// The letter of aten_ops.def for such an argument; '?' if there is none.
 char KindOf(const TorchValue& value);
 // The items of a list; null for anything else.
 const std::vector<TorchValue>* ItemsOf(const TorchValue& value);
 // The value of an argument, or null.
 const TorchValue* FindArgument(const TorchArguments& arguments, std::string_view name);
 
-// Nodes that a model may become, loops that are known included.
+// Limit for the nodes of a model, including those of unrolled loops.
 inline constexpr int64_t kMaxTorchNodes = 250'000;
 
 }  // namespace quench::importer

@@ -1,4 +1,4 @@
-// TorchScript's code as its serialiser writes it, a subset of Python: the tree.
+// The syntax tree of TorchScript's code as its serializer writes it, a subset of Python.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -22,7 +22,7 @@ struct ScriptExpression {
     kFloat,      // real
     kText,       // text
     kName,       // text
-    kAttribute,  // text, of items[0]
+    kAttribute,  // attribute `text` of items[0]
     kCall,       // items[0] with items[1 ...], the last `names.size()` of them by name
     kItem,       // items[0] [items[1]]
     kList,       // items
@@ -51,7 +51,7 @@ struct ScriptStatement {
   };
   Kind kind = Kind::kPass;
   std::vector<ExpressionPtr> targets;
-  bool unpacks = false;  // `a, b = value`: also of one target
+  bool unpacks = false;  // `a, b = value`; also with a single target
   ExpressionPtr value;
   std::vector<ScriptStatement> body, other;
   int line = 0;
@@ -60,7 +60,7 @@ struct ScriptStatement {
 struct ScriptParameter {
   std::string name;
   ExpressionPtr type;
-  ExpressionPtr fallback;  // null: must be given
+  ExpressionPtr fallback;  // null: the argument is required
 };
 
 struct ScriptFunction {
@@ -73,7 +73,7 @@ struct ScriptFunction {
 struct ScriptClass {
   std::string name;
   std::map<std::string, ScriptFunction> methods;
-  std::vector<std::string> fields;                 // in order, of named tuples too
+  std::vector<std::string> fields;                 // in order, also of named tuples
   std::map<std::string, ExpressionPtr> constants;  // `dim : Final[int] = 1`
   bool is_named_tuple = false;
 };
@@ -83,8 +83,8 @@ struct ScriptFile {
   std::map<std::string, ScriptFunction> functions;
 };
 
-// `name` is what messages call the file. INVALID_ARGUMENT names the line. Nesting, and the size of the file, are
-// bounded.
+// `name` is the file's name in messages. INVALID_ARGUMENT names the line. Nesting and the size of the file are
+// limited.
 absl::StatusOr<ScriptFile> ParseScript(std::string_view text, const std::string& name);
 
 }  // namespace quench::importer

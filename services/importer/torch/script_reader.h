@@ -1,4 +1,4 @@
-// TorchScript: the model's `forward` is run on what is known now, and what is not becomes nodes.
+// TorchScript: runs the model's `forward` on the values known at import; all else becomes nodes.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@
 
 namespace quench::importer {
 
-// The variables of a function that runs.
+// The variables of a running function.
 struct ScriptFrame {
   std::map<std::string, TorchValue> variables;
   std::string path;  // of the module whose code runs
@@ -23,7 +23,7 @@ struct ScriptFrame {
 
 enum class ScriptFlow : uint8_t { kNext, kReturn };
 
-// "Tensor" of `Tensor`, "List" of `List[int]`, "" of what is not a type.
+// "Tensor" for `Tensor`, "List" for `List[int]`, "" for anything that is not a type.
 std::string ScriptTypeName(const ExpressionPtr& type);
 
 class ScriptReader {
@@ -82,7 +82,7 @@ class ScriptReader {
                                         const std::string& method,
                                         std::vector<TorchValue> arguments, TorchArguments named);
   absl::StatusOr<TorchValue> AttributeOf(const TorchValue& value, const std::string& name);
-  // "torch.add" of a chain of attributes that begins with one of the reserved names.
+  // "torch.add" for a chain of attributes that begins with one of the reserved names.
   static std::string DottedName(const ScriptExpression& expression, const ScriptFrame& frame);
   std::string NodeName(const ScriptFrame& frame, const std::string& op) const {
     return NodeNameIn(frame.path, op);

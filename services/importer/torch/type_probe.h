@@ -1,5 +1,5 @@
-// Types while a program is read: control flow of PyTorch depends on ranks, sizes and element types, so each
-// call is converted at once into a graph that nobody keeps.
+// Types while a program is read: PyTorch's control flow depends on ranks, sizes and element types, so each
+// call is converted at once, into a graph that is then discarded.
 #pragma once
 
 #include <memory>
@@ -18,11 +18,11 @@ class TypeProbe {
   void SetSymbols(const SymbolTable& symbols);
   ValueId AddValue(Type type);
   ValueId AddConstant(std::shared_ptr<const Constant> constant);
-  // A value that is `a` or `b`: sizes that differ are any sizes.
+  // A value that is either `a` or `b`: where their sizes differ, its size is unknown.
   ValueId Join(ValueId a, ValueId b);
-  // `a` with sizes and contents that nobody knows.
+  // `a` with unknown sizes and contents.
   ValueId Blur(ValueId a);
-  // The node's outputs, of unknown type where it could not be converted: `problem` has the first reason.
+  // The node's outputs, of unknown type if it could not be converted: `problem` has the first reason.
   std::vector<ValueId> Convert(const Node& node, const std::vector<ValueId>& inputs,
                                const Conversion& convert);
 

@@ -1,5 +1,5 @@
-// Values of a PyTorch program while it is imported: numbers, texts and containers that are known
-// now, tensors and numbers that only a run knows.
+// Values of a PyTorch program at import: numbers, strings and containers that are known then, and
+// tensors and numbers known only at run time.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct TorchDict;
 struct TorchObject;
 using CellPtr = std::shared_ptr<TensorCell>;
 
-// A number that only a run knows: a scalar tensor in the graph.
+// A number known only at run time: a scalar tensor in the graph.
 struct RuntimeNumber {
   enum class Kind : uint8_t { kInt, kFloat, kBool };
   Handle handle = -1;
@@ -44,10 +44,10 @@ struct TorchList {
 };
 
 struct TorchDict {
-  std::vector<std::pair<TorchValue, TorchValue>> items;  // keys: texts and integers
+  std::vector<std::pair<TorchValue, TorchValue>> items;  // keys are strings and integers
 };
 
-// An instance of a class of the archive, or of one of PyTorch's own (`packed`).
+// An instance of a class of the archive, or of one of PyTorch's own classes (`packed`).
 struct TorchObject {
   std::string type;  // "__torch__.Net"
   std::map<std::string, TorchValue> attributes;
@@ -56,20 +56,20 @@ struct TorchObject {
   std::string path;                 // "encoder.layer1", "" for the model
 };
 
-// A tensor as programs see it: it may be written to, and be part of another. `base` and `again` say how it follows
-// from the tensor that it is part of.
+// A tensor as programs see it: it may be written to, and be part of another. `view` makes it from `base`, the
+// tensor of which it is a part.
 struct TensorCell {
   Handle handle = -1;
   uint64_t version = 0;
   CellPtr base;
   uint64_t base_version = 0;
   std::string view;                                           // the operator
-  std::vector<std::pair<std::string, TorchValue>> arguments;  // of `view`, but for the base
+  std::vector<std::pair<std::string, TorchValue>> arguments;  // of `view`, without the base
   std::shared_ptr<std::vector<std::weak_ptr<TensorCell>>>
-      parts;                // of one split: none is of another
+      parts;                // of one split; they do not overlap
   std::string name;         // of a parameter or buffer
-  bool is_complex = false;  // one more axis, the last, has the real and the imaginary part
-  bool is_number = false;   // made of a number by a trace: in arithmetic, its category alone counts
+  bool is_complex = false;  // an additional last axis has the real and the imaginary part
+  bool is_number = false;   // a trace made it from a number: in arithmetic only its category counts
 };
 
 inline bool IsNone(const TorchValue& value) {
