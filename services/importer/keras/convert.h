@@ -16,7 +16,7 @@
 namespace quench::importer {
 
 struct KerasRow {
-  std::string_view domain;     // "keras"; of functions "keras.tf", "keras.ops"
+  std::string_view domain;     // "keras"; for functions "keras.tf", "keras.ops"
   std::string_view name;       // the layer's class, or the function's name
   std::string_view canonical;  // the operator of the catalogue that does the work
   ConvertFunction convert;
@@ -27,16 +27,16 @@ struct KerasRow {
 
 std::span<const KerasRow> AllKerasRows();
 const KerasRow* FindKerasRow(std::string_view domain, std::string_view name);
-// Also of the nodes in ONNX's vocabulary (domain "") that the reader makes. Empty for none.
+// Also has conversions for the ONNX nodes (domain "") that the reader makes. Empty if there is none.
 Conversion FindKerasConversion(std::string_view domain, std::string_view name);
 
-// Attributes of imported nodes beside those of the layer's own configuration.
-inline constexpr char kRolesAttribute[] = "weights";  // what the last inputs are, in order
+// Attributes of imported nodes in addition to the layer's own configuration.
+inline constexpr char kRolesAttribute[] = "weights";  // roles of the last inputs, in order
 inline constexpr char kMaskedAttribute[] = "masked";  // the input before them is a mask
 inline constexpr char kCallAttribute[] = "call";      // JSON: the arguments of a function or layer
 
-// One layer of a Keras model on its way into canonical nodes: inputs, then a mask if there is one, then
-// weights.
+// The conversion of one layer of a Keras model into canonical nodes. Its inputs are followed by a mask,
+// if there is one, and by its weights.
 class KerasNode {
  public:
   explicit KerasNode(Converter& converter);
@@ -53,10 +53,10 @@ class KerasNode {
     return c.node().String(key, fallback);
   }
   bool Has(const char* key) const { return c.node().Find(key) != nullptr; }
-  // A list, or one number as often as `count` says.
+  // A list, or a single number repeated `count` times.
   std::vector<int64_t> Ints(const char* key, size_t count, int64_t fallback = 1) const;
   std::vector<double> Numbers(const char* key) const;  // one number counts as a list
-  // `axis` may be one or several; counted from the first.
+  // The axes under `axis`, one or several, counted from the first.
   absl::StatusOr<std::vector<int64_t>> Axes(const char* key, int rank, int64_t fallback) const;
   bool ChannelsFirst() const { return Text("data_format", "channels_last") == "channels_first"; }
 
@@ -64,14 +64,14 @@ class KerasNode {
   int count() const { return count_; }  // without mask and weights
   ValueId in(int i) const { return i < count_ ? c.in(i) : kNone; }
   ValueId mask() const { return mask_; }
-  ValueId Weight(std::string_view role) const;  // kNone where the layer has none
-  // Its sizes, all known: weights are constants.
+  ValueId Weight(std::string_view role) const;  // kNone if the layer has none
+  // The sizes of the weight, all known: weights are constants.
   std::vector<int64_t> WeightDims(std::string_view role) const;
-  // Error unless the layer's inputs are `count`, of rank `rank`, and so on.
+  // Errors unless the layer has `count` inputs, of rank `rank`, and so on.
   absl::Status RequireInputs(int least, int most) const;
   absl::Status RequireRank(int rank) const;
   absl::Status RequireDims(std::string_view role, const std::vector<int64_t>& dims) const;
-  // Where `size` is not known, -1.
+  // The size of an axis; -1 if it is not known.
   int64_t Size(ValueId id, int axis) const;
 
   // ---- Nodes ----
@@ -93,16 +93,16 @@ class KerasNode {
   ValueId Slice(ValueId id, int64_t axis, int64_t begin, int64_t end, int64_t step = 1) {
     return Emit("Slice", {id, c.Ints({begin}), c.Ints({end}), c.Ints({axis}), c.Ints({step})});
   }
-  // With the type of `like`.
+  // A scalar with the type of `like`.
   ValueId Scalar(ValueId like, double value) { return c.Scalar(c.type(like).dtype, value); }
   ValueId Binary(const char* op, ValueId a, double b) { return Emit(op, {a, Scalar(a, b)}); }
   ValueId Reduce(const char* op, ValueId id, const std::vector<int64_t>& axes, bool keep);
-  // Images with channels first, and back to what the layer has; `spatial` axes between.
+  // Converts images to channels first, and back to the layer's layout, with `spatial` axes.
   ValueId ToFirst(ValueId id, int spatial);
   ValueId FromFirst(ValueId id, int spatial);
-  // The activation that the configuration names under `key`.
+  // Applies the activation that the configuration names under `key`.
   absl::StatusOr<ValueId> Activate(ValueId id, const char* key = "activation");
-  // The one of that name.
+  // Applies the activation of this name.
   absl::StatusOr<ValueId> ActivateAs(ValueId id, const std::string& name);
   absl::Status Finish(ValueId id) { return c.FinalValues({id}); }
 
@@ -117,9 +117,9 @@ class KerasNode {
 std::vector<int64_t> KerasToFirst(int spatial);
 std::vector<int64_t> KerasToLast(int spatial);
 
-// The end of a Slice that goes on to the last element.
+// The `end` of a Slice up to and including the last element.
 inline constexpr int64_t kToEnd = INT64_MAX;
-// Steps that a recurrent layer may take where each becomes nodes of its own.
+// Limit for the steps of a recurrent layer of which each becomes separate nodes.
 inline constexpr int64_t kMaxSteps = 1024;
 
 }  // namespace quench::importer

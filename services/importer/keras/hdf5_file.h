@@ -1,5 +1,5 @@
-// HDF5 files, read by libhdf5 in a child process: a file that takes it over finds no other file, no
-// network, bounded memory and bounded time.
+// HDF5 files, read by libhdf5 in a child process: a file that takes over the process finds no other
+// file and no network there, and its memory and time are bounded.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -17,18 +17,18 @@
 namespace quench::importer {
 
 struct Hdf5Dataset {
-  std::string refused;  // why its numbers were not read; "" if they were
+  std::string refused;  // the reason why its numbers were not read, or ""
   TensorHeader header;
   std::span<const std::byte> bytes;  // dense, little-endian, in Hdf5File::numbers
 };
 
-// Texts and numbers of a file. Paths have no `/` at the beginning; the root is "/".
+// Strings and numbers of a file. Paths have no `/` at the beginning; the root is "/".
 struct Hdf5File {
   std::map<std::string, std::map<std::string, std::vector<std::string>>> attributes;
   std::map<std::string, Hdf5Dataset> datasets;
   std::shared_ptr<const FileMapping> numbers;
 
-  // Null where the object lacks it.
+  // Null if the object lacks it.
   const std::vector<std::string>* Attribute(const std::string& path, const std::string& name) const;
 };
 

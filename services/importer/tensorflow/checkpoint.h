@@ -1,5 +1,5 @@
 // A checkpoint: an index of variables (a sorted table of keys, as LevelDB writes it) and shards with
-// their contents. Nothing of the index is believed before it is checked.
+// their contents. The index is checked before it is used.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -17,11 +17,11 @@
 
 namespace quench::importer {
 
-// Whether blocks must have their checksums; what is made up, to find flaws, has none.
+// Whether blocks must have correct checksums; inputs made up by fuzzers do not.
 enum class Checksums { kVerify, kIgnore };
 
 // The entries of a table by key. INVALID_ARGUMENT with the offset for blocks and entries outside of
-// `bytes`, and for blocks whose checksum is another; UNIMPLEMENTED for compressed blocks.
+// `bytes`, and for blocks with a wrong checksum; UNIMPLEMENTED for compressed blocks.
 absl::StatusOr<std::map<std::string, std::string>> ReadTable(
     std::span<const std::byte> bytes, Checksums checksums = Checksums::kVerify);
 
@@ -35,7 +35,7 @@ absl::StatusOr<CheckpointIndex> ReadCheckpointIndex(std::span<const std::byte> b
 // The location of a shard: "variables/variables.data-00000-of-00001".
 std::string ShardLocation(const std::string& prefix, int32_t shard, int32_t shards);
 
-// A whole checkpoint; shards are opened when a variable of theirs is read.
+// A whole checkpoint; a shard is opened when one of its variables is first read.
 class Checkpoint {
  public:
   using OpenShard = std::function<absl::StatusOr<ExternalFiles::File>(int32_t shard)>;
@@ -43,8 +43,8 @@ class Checkpoint {
       : index_(std::move(index)), open_(std::move(open)) {}
 
   const CheckpointIndex& index() const { return index_; }
-  // The variable's contents as a constant. NOT_FOUND, naming near ones, where there is none;
-  // INVALID_ARGUMENT where its bytes have another checksum than the index says.
+  // The variable's contents as a constant. NOT_FOUND, with near names, if there is none;
+  // INVALID_ARGUMENT if the checksum of its bytes is not the one in the index.
   absl::StatusOr<std::shared_ptr<const Constant>> AddVariable(const std::string& key,
                                                               WeightWriter& weights);
 

@@ -17,27 +17,27 @@ namespace quench::importer {
 struct TensorflowOp {
   std::string_view name;
   std::string_view canonical;  // the operator of the catalogue that does the work
-  ConvertFunction convert;     // null: the reader itself understands it
-  std::string_view same_as;    // the operator of TensorFlow Lite that does the same; "" for none
-  std::string_view outputs;    // names, `*attribute` behind one that stands for several
+  ConvertFunction convert;     // null: handled by the reader itself
+  std::string_view same_as;    // the operator of TensorFlow Lite that does the same; "": none
+  std::string_view outputs;    // names, with `*attribute` after one that stands for several
 };
 
 std::span<const TensorflowOp> AllTensorflowOps();
 const TensorflowOp* FindTensorflowRow(std::string_view name);  // null for none
-// Also of the nodes in ONNX's vocabulary (domain "") that the reader makes. Empty for none.
+// Also has conversions for the ONNX nodes (domain "") that the reader makes. Empty if there is none.
 Conversion FindTensorflowConversion(std::string_view domain, std::string_view name);
 
-// Converts the node as the operator of TensorFlow Lite named `op` with these inputs and, beside the
+// Converts the node like TensorFlow Lite's operator `op` with these inputs and, in addition to the
 // node's own, these attributes. So each operator is defined only once.
 absl::Status ConvertAsTflite(Converter& c, std::string_view op, std::vector<ValueId> inputs,
                              Attributes attributes = {});
 
-// A node of a TensorFlow graph has no scales, so what reads those of TensorFlow Lite reads it too.
+// A TensorFlow node as one of TensorFlow Lite without scales, for the functions that read the latter.
 using TfNode = TfliteNode;
 
-// The node's `data_format` has channels behind the batch ("NCHW", "NCDHW").
+// Whether the node's `data_format` has the channels after the batch ("NCHW", "NCDHW").
 bool HasChannelsFirst(const Converter& c);
-// Images with channels first, and back to what the node has; `spatial` axes between.
+// Converts images to channels first, and back to the node's layout, with `spatial` axes.
 ValueId ToFirst(TfNode& n, ValueId id, int spatial);
 ValueId FromFirst(TfNode& n, ValueId id, int spatial);
 

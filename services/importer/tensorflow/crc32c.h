@@ -7,11 +7,11 @@
 
 namespace quench::importer {
 
-// The checksum of what `crc` is the checksum of, followed by `bytes`; begin with 0.
+// Extends `crc`, the checksum of the preceding bytes, by `bytes`; begin with 0.
 uint32_t ExtendCrc32c(uint32_t crc, std::span<const std::byte> bytes);
 
-// As LevelDB and TensorFlow store it, so that the checksum of bytes that hold checksums stays a good one:
-// rotated by 15 bits, plus a constant.
+// The form in which LevelDB and TensorFlow store a checksum, rotated by 15 bits plus a constant, so that
+// checksums of bytes that contain checksums stay useful.
 constexpr uint32_t MaskedCrc32c(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8U; }
 
 }  // namespace quench::importer

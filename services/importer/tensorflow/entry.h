@@ -1,4 +1,4 @@
-// The part of a TensorFlow model that is read: its outputs, what they need, and where it is cut.
+// The part of a TensorFlow model to read: its outputs, the nodes they need, and the cut.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -19,7 +19,7 @@ namespace quench::importer {
 // Limit for the nodes that outputs need, and for those of the graph after inlining.
 inline constexpr size_t kMaxTensorflowNodes = 250'000;
 
-// Bodies of functions, read when they are first called.
+// Bodies of functions, each read when it is first called.
 class TfProgram {
  public:
   explicit TfProgram(const TensorflowFile& file);
@@ -46,21 +46,21 @@ struct TfNamed {
 
 struct TfEntry {
   std::vector<TfNamed> inputs, outputs;
-  // The nodes that are read, of the graph and of each function; whole functions where one of their
-  // results is.
+  // The nodes to read, in the graph and in each function; a function of which one result is needed is
+  // read as a whole.
   std::map<const TfBody*, std::vector<int>> needed;
 };
 
 // For a saved model the signature's inputs and outputs; else the options' outputs or those of the
-// graph's last node, and the placeholders they need; the options' cut. INVALID_ARGUMENT names
+// graph's last node, and the placeholders they need; with the options' cut. INVALID_ARGUMENT names
 // tensors and signatures that the model lacks.
 absl::StatusOr<TfEntry> EntryOf(TfProgram& program, const ImportOptions& options);
 
-// Operators that `find` has no conversion for and the reader does not understand, sorted by name.
+// Operators for which `find` has no conversion and that the reader does not handle, sorted by name.
 std::vector<UnsupportedOp> UnsupportedIn(const TfProgram& program, const TfEntry& entry,
                                          const FindConversion& find);
 
-// Random numbers that only say what a dropout drops.
+// Random numbers that only choose the elements that a dropout drops.
 bool DrawsDropout(const TfBody& body, int node);
 
 }  // namespace quench::importer

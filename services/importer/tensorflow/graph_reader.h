@@ -1,5 +1,5 @@
-// The reader's own parts, for its files: values (reader.cc), calls and conditionals (calls.cc), loops
-// and arrays (loops.cc).
+// The reader's internals, shared by its files: values (reader.cc), calls and conditionals (calls.cc),
+// loops and arrays (loops.cc).
 #pragma once
 
 #include <functional>
@@ -25,33 +25,33 @@ struct TfItem {
   int array = -1;
 };
 
-// An array while it is not a value: made and not written, or written once in an iteration of a loop.
+// An array that is not yet a value: made but not written, or written once in an iteration of a loop.
 struct TfArray {
   int written_from = -1;  // the array before the write
   ValueId index = kNone, value = kNone;
-  ValueId size = kNone;  // in the graph that made it, which is `maker`
+  ValueId size = kNone;  // a value of `maker`, the graph that made it
   const Graph* maker = nullptr;
 };
 
-// A graph that grows, or the body of an If or Loop.
+// A graph under construction, or the body of an If or Loop.
 struct TfTarget {
   Graph* graph = nullptr;
   NameSet values, nodes;
   TfTarget* outer = nullptr;
-  std::map<ValueId, ValueId> captured;  // of `outer`
+  std::map<ValueId, ValueId> captured;  // values of `outer`
 };
 
-// A body on its way into a target: once more for each call, iteration and branch.
+// The conversion of a body into a target: one for each call, iteration and branch.
 struct TfScope {
   const TfBody* body = nullptr;
   TfTarget* target = nullptr;
   std::string prefix;
   std::vector<TfItem> args;
-  TfScope* outer = nullptr;                       // of a frame or branch: where it was entered
+  TfScope* outer = nullptr;                       // of a frame or branch: the scope around it
   std::string frame;                              // the loop of version 1 that this is in
   const std::pair<TfRef, int>* branch = nullptr;  // the branch of version 1 that this is
   int depth = 0;
-  std::map<TfRef, TfItem> bound;  // values that are given
+  std::map<TfRef, TfItem> bound;  // values given from outside
   std::unordered_map<int, std::vector<TfItem>> done;
   std::map<std::string, std::vector<TfItem>> loops;  // results by frame, in the order of merges
 };
@@ -127,8 +127,8 @@ class TensorflowReader {
   size_t node_count_ = 0;
 };
 
-// How deep calls, branches and loops lie within one another.
+// The greatest nesting of calls, branches and loops.
 inline constexpr int kMaxFlowDepth = 32;
-inline constexpr int kOwnVersion = 21;  // of nodes in ONNX's vocabulary
+inline constexpr int kOwnVersion = 21;  // opset of the ONNX nodes that the reader makes
 
 }  // namespace quench::importer

@@ -1,5 +1,5 @@
-// The entry of a checkpoint that a variable of a saved model comes from: found from the model's own
-// restoring operations, as far as they tell.
+// The checkpoint's entry for each variable of a saved model, found from the model's own restoring
+// operations, as far as possible.
 #pragma once
 
 #include <absl/status/statusor.h>

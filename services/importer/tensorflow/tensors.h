@@ -1,4 +1,4 @@
-// Tensors of TensorFlow's files: types and sizes are checked first, then the contents flow.
+// Tensors of TensorFlow's files: types and sizes are checked before the contents are read.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -15,19 +15,19 @@ namespace quench::importer {
 
 namespace tf = ::quench::tensorflow::v1;
 
-// UNIMPLEMENTED for types that Quench has none for. Variables that may be assigned have the type of
-// what they hold; quantized types are the integers that they are.
+// UNIMPLEMENTED for types that Quench lacks. Variables that may be assigned have the type of their
+// contents; quantized types become plain integers.
 absl::StatusOr<DataType> DataTypeOf(tf::ElementType type);
 
-// Sizes, -1 for those of the run; nothing where not even the rank is known.
+// Sizes, -1 for sizes known only at run time; nothing if the rank is unknown.
 std::optional<std::vector<int64_t>> DimsOf(const tf::TensorShapeProto& shape);
 
-// The sizes of a tensor that is there. INVALID_ARGUMENT for sizes that are not known or that no memory
-// holds. Allocates nothing.
+// The sizes of a tensor with contents. INVALID_ARGUMENT for sizes that are unknown or too large for any
+// memory. Allocates nothing.
 absl::StatusOr<TensorHeader> HeaderOf(tf::ElementType type, const tf::TensorShapeProto& shape);
 
-// The tensor as a constant; large ones go into a blob. `file` is what the scanner read. Errors do not
-// name the tensor. No more is allocated than `kMaxRepeated` bytes for elements that the file has once.
+// The tensor as a constant; large ones go into a blob. `file` is the scanned file. Errors do not
+// name the tensor. At most `kMaxRepeated` bytes are allocated for elements that the file has only once.
 absl::StatusOr<std::shared_ptr<const Constant>> AddTensor(const tf::TensorProto& proto,
                                                           std::span<const std::byte> file,
                                                           const std::string& name,

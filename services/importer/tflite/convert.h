@@ -13,24 +13,24 @@
 
 namespace quench::importer {
 
-// The end of a Slice that goes on to the last element; its negative goes on to the first.
+// The `end` of a Slice up to and including the last element; negated, down to the first.
 inline constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
 inline constexpr int64_t kMaxSize = int64_t{1} << 40;  // of an axis
 
 struct TfliteOp {
   std::string_view domain;     // "tflite", or "tflite.custom"
-  std::string_view name;       // as the schema has it
+  std::string_view name;       // as in the schema
   std::string_view canonical;  // the operator of the catalogue that does the work
   ConvertFunction convert;
 };
 
 std::span<const TfliteOp> AllTfliteOps();
-// Also of the nodes in ONNX's vocabulary (domain "") that the reader makes. Empty for none.
+// Also has conversions for the ONNX nodes (domain "") that the reader makes. Empty if there is none.
 Conversion FindTfliteConversion(std::string_view domain, std::string_view name);
 
-// One operator of a TensorFlow Lite model on its way into canonical nodes. Arithmetic sees
+// The conversion of one operator of a TensorFlow Lite model into canonical nodes. Arithmetic treats
 // quantized tensors as real numbers: inputs are dequantized, results quantized, and the passes for
-// integers find the pairs. Operators that only move elements take the integers as they are.
+// integers find the pairs. Operators that only move elements keep the integers.
 class TfliteNode {
  public:
   explicit TfliteNode(Converter& converter) : c(converter) {}
@@ -47,19 +47,19 @@ class TfliteNode {
 
   bool IsQuantized(int input) const;
   bool HasQuantizedOutput(int output = 0) const;
-  // Input and output hold numbers of one meaning: not quantized, or with the same scale.
+  // Whether equal numbers of input and output mean the same: not quantized, or with the same scale.
   bool HasSameScale(int input, int output = 0) const;
-  // Input i as it is.
+  // Input i, unchanged.
   ValueId Raw(int input) const { return c.in(input); }
-  // Input i as real numbers, its axes in the order of `perm` if that is given.
+  // Input i as real numbers, with its axes in the order of `perm` if given.
   ValueId Real(int input, const std::vector<int64_t>& perm = {});
   // Input i, all integers, as i64: axes, sizes, shapes.
   ValueId Sizes(int input);
-  // Its contents, where they are known now.
+  // The contents of input i, if they are known at import.
   std::optional<std::vector<int64_t>> KnownInts(int input) const;
-  // The same; UNIMPLEMENTED where only a run can tell. `what` names the input.
+  // The same; UNIMPLEMENTED if they are known only at run time. `what` names the input.
   absl::StatusOr<std::vector<int64_t>> RequireInts(int input, const char* what) const;
-  // The same of an input with one element.
+  // The same for an input with one element.
   absl::StatusOr<int64_t> RequireInt(int input, const char* what) const;
 
   ValueId Emit(const char* op, std::vector<ValueId> inputs, Attributes attributes = {}) {
@@ -67,14 +67,14 @@ class TfliteNode {
   }
   ValueId Transpose(ValueId id, const std::vector<int64_t>& perm);
   ValueId Cast(ValueId id, DataType dtype);
-  // `fused_activation_function` of the options, of a real or integer value.
+  // Applies `fused_activation_function` of the options to a real or integer value.
   ValueId Activate(ValueId id);
 
-  // The operator's outputs, as integers where the model has them so; element types become those that
-  // the model says. Real numbers, in the order of `perm` once they are quantized.
+  // Emits the operator's outputs from real numbers, quantized if the model's outputs are, with the
+  // model's element types, and then with their axes in the order of `perm`.
   absl::Status Finish(ValueId real, const std::vector<int64_t>& perm = {});
   absl::Status FinishAll(const std::vector<ValueId>& reals);
-  // The operator's outputs as they are.
+  // Emits the operator's outputs, unchanged.
   absl::Status FinishRaw(ValueId id) { return c.FinalValues({id}); }
 
  private:

@@ -1,4 +1,4 @@
-// A TensorFlow Lite file, checked whole before anything of it is believed.
+// A TensorFlow Lite file, checked as a whole before any of it is used.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -23,12 +23,12 @@ uint32_t SizeOf(const flatbuffers::Vector<T>* list) {
 
 struct TfliteFile {
   std::shared_ptr<const FileMapping> mapping;
-  const tflite::Model* model = nullptr;  // in the mapping
+  const tflite::Model* model = nullptr;  // points into the mapping
 };
 
-// INVALID_ARGUMENT lists every index of the file that points at nothing. A file that is returned
-// has at least one subgraph; tensors, buffers, operators, operator codes and subgraphs that
-// anything refers to exist. No allocation depends on numbers that the file claims.
+// INVALID_ARGUMENT lists every invalid index in the file. A returned file has at least one subgraph, and
+// all tensors, buffers, operators, operator codes and subgraphs that are referred to exist. No allocation
+// depends on numbers that the file claims.
 absl::StatusOr<TfliteFile> OpenTfliteFile(const std::filesystem::path& path);
 bool LooksLikeTflite(std::span<const std::byte> bytes);
 
@@ -44,23 +44,23 @@ std::vector<int64_t> SubgraphsOf(const tflite::Operator& op);
 // UNIMPLEMENTED for strings, resources, variants.
 absl::StatusOr<DataType> DataTypeOf(tflite::TensorType type);
 
-// The tensor has its contents in the file.
+// Whether the file has the tensor's contents.
 bool IsConstant(const tflite::Model& model, const tflite::Tensor& tensor);
-// Sizes as the file says them; -1 for those of the run.
+// The sizes in the file; -1 for sizes known only at run time.
 std::vector<int64_t> DeclaredDims(const tflite::Tensor& tensor);
 // A tensor with contents, as a constant; a sparse one becomes dense. Errors do not name the tensor.
 absl::StatusOr<std::shared_ptr<const Constant>> AddConstant(const TfliteFile& file,
                                                             const tflite::Tensor& tensor,
                                                             WeightWriter& weights);
 
-// Quantized with this scale, of each slice along `axis` if there are several: real = (q - zero) * scale.
+// The scale of a quantized tensor, or those of its slices along `axis`: real = (q - zero) * scale.
 struct TensorScale {
   std::vector<double> scale;
-  std::vector<int64_t> zero;  // as many
+  std::vector<int64_t> zero;  // as many as in `scale`
   int64_t axis = 0;
 };
-// Empty scale: the tensor holds plain numbers. INVALID_ARGUMENT for lists that do not fit together,
-// UNIMPLEMENTED for scales of blocks.
+// An empty scale means that the tensor is not quantized. INVALID_ARGUMENT for lists of inconsistent
+// lengths, UNIMPLEMENTED for scales of blocks.
 absl::StatusOr<TensorScale> ScaleOf(const tflite::Tensor& tensor);
 
 }  // namespace quench::importer

@@ -1,5 +1,5 @@
 // A TensorFlow Lite model -> Graph at stage `imported`: its own operators (domain "tflite"), with
-// what they are told as attributes, and the scales of their quantized tensors beside them.
+// their options, and the scales of their quantized tensors, as attributes.
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -12,9 +12,9 @@
 
 namespace quench::importer {
 
-// The dense tensor of a sparse one, whose elements that are there lie in `values`: a tree of levels,
-// one for each dim in the order of traversal, blocked dims in two, each dense or compressed (segments
-// and indices, as in CSR). At most 256 MiB. INVALID_ARGUMENT for levels that do not fit together.
+// The dense form of a sparse tensor, whose stored elements are in `values`: a tree of levels, one for
+// each dim in the order of traversal, two for blocked dims, each dense or compressed (segments and
+// indices, as in CSR). At most 256 MiB. INVALID_ARGUMENT for inconsistent levels.
 absl::StatusOr<Tensor> MakeDense(const tflite::SparsityParameters& sparsity,
                                  const TensorHeader& header, std::span<const std::byte> values);
 
