@@ -35,7 +35,7 @@ def declarations() -> str:
     return "\n".join(lines) + "\n"
 
 
-# Targets of the build by installed name: `quench-remote` is `quench` with the calls to gateways in it.
+# Names in a wheel and in the build, where `quench-remote` is `quench` with the calls to gateways in it.
 PROGRAMS = {"quench": "quench-remote", "quench-serve": "quench-serve"}
 
 

@@ -20,6 +20,9 @@ BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/release
 ROOTS = ROOT / "build/install-roots"
 PAGE = ROOT / "docs/installing.md"
 MAX_WHEEL_BYTES = 120_000_000
+# In a folder of examples. Wheel and package bring a libcrypto of their own, beside that of Debian.
+ENCRYPTED = ("echo word >word; quench compile digits.onnx --output sealed --encrypt --password-file word;"
+             "quench run sealed/model.so --random 1 --key sealed/modelKey.bin --password-file word --output sealed; ls sealed")
 PATIENCE = 1200  # seconds, for each command
 CERTIFICATES = pathlib.Path("/etc/ssl/certs/ca-certificates.crt")
 
@@ -54,7 +57,7 @@ def make_root(suite):
                           capture_output=True, text=True, timeout=PATIENCE)
     if done.returncode != 0:
         return None, (done.stdout + done.stderr).strip().splitlines()[-1]
-    # The files through which this machine reaches registries.
+    # Settings by which this machine reaches registries.
     for file in (pathlib.Path("/etc/resolv.conf"), pathlib.Path("/etc/pip.conf"), CERTIFICATES):
         if file.exists():
             shutil.copy(file, root / file.relative_to("/"))
@@ -106,6 +109,7 @@ class InstallTest(unittest.TestCase):
         printed = root.run(f"apt-get update -q >/dev/null; {first_hour()}")
         version = re.search(r"^project\(quench VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.M)[1]
         self.assertIn(f"\n{version}\n", printed)
+        self.assertRegex(printed, r"best of logits\n +\S+ +class 9\n")
         self.assertIn("samples/0_is_9.png: this is a 9", printed)
         self.assertIn("logits: f32[1, 10] = ", printed)  # from qemu
         examples = root.home / "examples"
@@ -114,10 +118,8 @@ class InstallTest(unittest.TestCase):
         made = sorted(str(path.relative_to(examples / "libraries")) for path in (examples / "libraries").rglob("model.so"))
         self.assertEqual(sorted(f"{model}/plain/{target}/model.so" for model in ("digits", "features", "int8")
                                 for target in ("x86-64", "aarch64", "raspberry-pi/5")), made)
-        again = root.run(". venv/bin/activate; cd examples; python -m quench compile digits.onnx --output again; cmp out/model.so again/model.so;"
-                         "echo word >word; quench compile digits.onnx --output sealed --encrypt --password-file word;"
-                         "quench run sealed/model.so --random 1 --key sealed/modelKey.bin --password-file word --output-dir sealed;"
-                         "python python/batch.py batch digits.onnx; ls sealed")
+        again = root.run(". venv/bin/activate; cd examples; python -m quench compile digits.onnx --images unit --output again;"
+                         f"cmp out/model.so again/model.so; {ENCRYPTED}; python python/batch.py batch digits.onnx")
         self.assertIn("logits.npy", again)
         self.assertIn("batch/digits/float/raspberry-pi/5/model.so", again)
 
@@ -135,11 +137,12 @@ class InstallTest(unittest.TestCase):
         self.assertEqual("", before)
         printed = root.run(
             "apt-get update -q >/dev/null; apt-get install -y --no-install-recommends ./quench_*.deb gcc libc6-dev pkg-config >/dev/null;"
-            "quench --version; cd examples; quench compile digits.onnx --output out; quench run out/model.so --random 1 --output-dir out;"
-            "gcc c/demo.c $(pkg-config --cflags --libs quench_rt) -o demo; ./demo out/model.so;"
+            "quench --version; cd examples; quench compile digits.onnx --output out; quench run out/model.so --random 1 --output out;"
+            f"{ENCRYPTED}; gcc c/demo.c $(pkg-config --cflags --libs quench_rt) -o demo; ./demo out/model.so;"
             "quench serve & until quench serve --health; do sleep 0.2; done; workflow/run libraries; kill $!;"
             "apt-get purge -y quench >/dev/null; find /usr /etc -xdev -path '*quench*'; echo purged")
         self.assertIn("logits: f32[1, 10] = ", printed)
+        self.assertIn("logits.npy", printed)
         self.assertIn("int8/plain/aarch64/model.so", printed)
         self.assertNotRegex(printed, r"(?m)^/(usr|etc)/.*quench")
 

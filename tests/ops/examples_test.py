@@ -50,7 +50,7 @@ class ExamplesTest(unittest.TestCase):
         return done.stdout
 
     def section(self, name):
-        """The output of the commands in the section that begins with `name`."""
+        """Output of the commands in the section that begins with `name`."""
         found = re.search(rf"^\*\*{re.escape(name)}\*\*.*?^```\n(.*?)^```$", self.text, re.M | re.S)
         self.assertIsNotNone(found, f"README.md has no commands for {name}")
         return self.run_command(found[1], self.work / "examples")
