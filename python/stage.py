@@ -42,8 +42,9 @@ PROGRAMS = {"quench": "quench-remote", "quench-serve": "quench-serve"}
 def stage(folder: pathlib.Path, compiler: str = "cc", programs: pathlib.Path | None = None) -> pathlib.Path:
     package = folder / "quench"
     shutil.copytree(ROOT / "python/quench", package, ignore=shutil.ignore_patterns("__pycache__"))
-    # Clients are generated from the contracts, which are not part of the package.
+    # Clients are generated from the contracts, which are not part of the package, and this build is not either.
     shutil.copytree(ROOT / "examples", package / "_examples", ignore=shutil.ignore_patterns("clients", "__pycache__"))
+    (package / "_examples/CMakeLists.txt").unlink()
     (package / "_version").write_text(version() + "\n")
     (package / "_cdef.h").write_text(declarations())
     # Sets of descriptors, one behind the other, are one set.
