@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 LatentRuntimeEngine = Engine  # as Forge calls it
 
-# Of quench[client], whose packages an engine does without.
+# Names of quench[client], whose packages an engine does without.
 _CLIENT = {"Client": "client", "IR": "ir", "IRModule": "relay", "RelayModule": "relay", "Workflow": "workflow",
            **{name: "loading" for name in ("from_keras", "from_onnx", "from_tensorflow", "from_tflite", "from_torch", "gemm", "load")}}
 

@@ -54,7 +54,7 @@ class Results(Facts):
         export_ir: also model.ir.txt, the module as the passes leave it, which `load` reads; beside an encrypted library
         it names weights above 4 KiB by their digests, and cannot be read.
         uuid: 32 hex digits, or "random"; one that derives from model and options without it.
-        check: "auto", "full" or "no": how much of the library is run beside the interpreter before it is written. What was looked at
+        check: "auto", "full" or "no": how much of the library is run beside the interpreter before it is written. The outcome
         is in metadata.json; a library that computes something else is an error.
         prefix: what names in model.h begin with, in capitals; the module's name without it.
         The rest is called as by `quench compile`."""

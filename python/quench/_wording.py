@@ -23,7 +23,7 @@ def _sizes(found: re.Match[str]) -> str:
     return "sizes={" + ", ".join(f'"{name}": {size}' for name, size in pairs) + "}"
 
 
-# What services write, and what it is called here. The last row has all options whose names differ in dashes only.
+# Words of the services' messages, and what they are called here. The last row has all options whose names differ in dashes only.
 _WORDS: list[tuple[re.Pattern[str], object]] = [
     (re.compile(r"--shape (?P<input>\S+?)=(?P<sizes>[A-Z0-9,-]*[A-Z0-9]|scalar)"), _shape),
     (re.compile(r"\(of a single number: \S+=scalar\)"), "(of a single number: `()`)"),

@@ -128,7 +128,7 @@ class IR(Results):
     def partition(self, backend: str = "tensorrt", operators: Iterable[str] = (), *, min_nodes: int = 1, remove_stacks: bool = True,
                   simplify_batch_matmul: bool = True, simplify_scalar_add: bool = True, remove_no_mac_subgraphs: bool = True,
                   force: bool = False) -> Self:
-        """What the backend runs becomes parts of the module. One that was calibrated needs `force`: its statistics are given up."""
+        """Nodes that the backend runs become parts of the module. One that was calibrated needs `force`: its statistics are given up."""
         self._may_lose_statistics(force)
 
         def fill(request: Any) -> None:

@@ -1,4 +1,4 @@
-// What a model's values are in one run, for its report.
+// Values of a model in one run, for its report.
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -28,7 +28,7 @@ bool HasBudget(const BudgetFlags& flags);
 // A budget needs `data` to be measured on.
 absl::Status CheckBudget(const BudgetFlags& flags, const std::string& data);
 
-// Which layers of `graph`, quantized as `how` says, must stay in float: a build with switches is
+// The layers of `graph`, quantized as `how` says, that must stay in float: a build with switches is
 // tried on the samples.
 absl::StatusOr<quantizer::Selection> SelectHere(const Graph& graph,
                                                 const quantizer::Statistics* statistics,

@@ -42,7 +42,7 @@ using Clock = std::chrono::steady_clock;
 
 int Cores() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
 
-// What tells one kind of CPU from another, whatever the system calls it.
+// Identity of a kind of CPU, whatever the system calls it.
 std::string CpuText() {
   std::set<std::string> lines;
   const std::string text = ReadFile("/proc/cpuinfo").value_or("");

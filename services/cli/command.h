@@ -11,7 +11,7 @@
 
 namespace quench::cli {
 
-// What a command runs with once its options are parsed.
+// Work of a command, called once its options are parsed.
 using Action = std::function<absl::Status(const StepContext&)>;
 
 // The same status as a mistake in the command line, which ends the program with exit code 2.

@@ -1,4 +1,4 @@
-// What `quench compare` measured, as a page to look at.
+// Measurements of `quench compare` as an HTML page.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace quench::cli {
 
-// What was compared, as the command line names it.
+// The two sides compared, as the command line names them.
 struct Compared {
   std::string reference;
   std::string other;

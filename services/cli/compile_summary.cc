@@ -61,7 +61,7 @@ void PrintKeptFloat32(const codegen::CompileReport& report) {
     fmt::print("  f32      and {} more: --export-metadata lists them\n", kept.size() - kMost);
 }
 
-// What is slower than one might expect.
+// Nodes that are slower than one might expect.
 void PrintSlow(const codegen::CompileReport& report) {
   for (const codegen::KernelReport& kernel : report.kernels) {
     if (!kernel.slow.empty()) fmt::print("  slow     {}: {}\n", kernel.node, kernel.slow);

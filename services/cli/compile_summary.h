@@ -1,4 +1,4 @@
-// What a compilation made, as text and as JSON.
+// Result of a compilation, as text and as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -37,7 +37,7 @@ struct Encryption {
   std::optional<std::string> password;  // of the fresh key
   std::string recipient;                // where there is no password
 };
-// What the flags ask for, absent without any; asks twice for a password that no file has.
+// Encryption that the flags ask for, absent without any; asks twice for a password that no file has.
 absl::StatusOr<std::optional<Encryption>> EncryptionOf(const EncryptFlags& flags);
 
 // A folder whose files exist in memory only, for what is not encrypted yet.

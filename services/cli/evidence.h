@@ -1,4 +1,4 @@
-// What a bug report needs, where a library computes something else than its model.
+// Files for a bug report, where a library computes something else than its model.
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -18,7 +18,7 @@ namespace {
 constexpr int kLeastWidth = 60, kDefaultWidth = 100, kMostWidth = 120;
 constexpr int kColumn = 30;  // where help begins beside an option
 
-// What stands at the left, and behind it, or below it where it is too long, what it means.
+// A term at the left, with its meaning beside it, or below it where the term is too long.
 std::string Entry(const std::string& left, const std::string& help, int width) {
   const std::string shown = "  " + Name(left, stdout);
   const int length = 2 + static_cast<int>(left.size());

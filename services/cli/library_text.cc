@@ -14,7 +14,7 @@
 namespace quench::cli {
 namespace {
 
-// What an encrypted file tells without a key.
+// Facts that an encrypted file tells without a key.
 absl::StatusOr<nlohmann::json> DescribeSealed(std::span<const std::byte> bytes,
                                               const std::string& name) {
   quench_age_summary summary;

@@ -10,7 +10,7 @@
 
 namespace quench::cli {
 
-// What codegen::DescribeLibrary says, and `bytes` of the file. A file that is encrypted, for which there is no key, is described
+// Description by codegen::DescribeLibrary, and `bytes` of the file. A file that is encrypted, for which there is no key, is described
 // as far as it tells without one.
 absl::StatusOr<nlohmann::json> DescribeLibraryFile(const std::string& file, const KeyFlags& flags);
 

@@ -30,7 +30,7 @@ nlohmann::json KernelsToJson(const codegen::CompileReport& report) {
   return kernels;
 }
 
-// Of symbolic dims of inputs: what kernels' costs, multiplications and bytes are counted at.
+// Sizes of symbolic dims of inputs: what kernels' costs, multiplications and bytes are counted at.
 nlohmann::json TypicalSizesToJson(const Graph& graph) {
   nlohmann::json sizes = nlohmann::json::object();
   codegen::TypicalSizes typical(*graph.symbols);

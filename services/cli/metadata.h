@@ -16,7 +16,7 @@ struct MetadataFacts {
   int64_t opt_level = 3;
   bool halves = false;  // --float16 or --bfloat16
 };
-// What the library says of itself, and how it was made: the form is in docs/metadata.schema.json.
+// Description that the library has of itself, and how it was made: the form is in docs/metadata.schema.json.
 absl::StatusOr<std::string> MetadataOf(const Made& made, const MetadataFacts& facts);
 
 }  // namespace quench::cli

@@ -42,7 +42,7 @@ struct ModelOptions {
   std::vector<std::string> disabled;  // filled by the --no-PASS flags
 };
 
-// What `--size NAME=N` is to a command. NAME=LOW..HIGH always is the range of sizes that the model accepts.
+// Meaning of `--size NAME=N` for a command. NAME=LOW..HIGH always is the range of sizes that the model accepts.
 enum class SizeIs : uint8_t {
   kOfModel,  // the symbol is fixed
   kOfData,   // the size that the model is run or counted at: TakeDataSizes
@@ -69,7 +69,7 @@ std::vector<std::string_view> PassesThatShow();
 // imported: `what` says why ("`m.so` is a compiled library").
 absl::Status RefuseModelOptions(const ModelOptions& options, const std::string& what);
 
-// What of --batch, --float16, --bfloat16 and --no-PASS has no effect at a stage ("imported", "canonical",
+// Those options among --batch, --float16, --bfloat16 and --no-PASS that have no effect at a stage ("imported", "canonical",
 // "codegen-ready") that a module is asked for at, when `passes` run besides; "" if nothing.
 std::string StageProblem(const ModelOptions& options, const std::string& stage,
                          const std::vector<std::string>& passes = {});

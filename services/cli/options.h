@@ -22,7 +22,7 @@ namespace quench::cli {
 // A rule that is checked once everything is parsed: what is wrong, or "".
 using Rule = std::function<std::string()>;
 
-// What the parser itself cannot hold, by command line: rules, and what descriptions say of an option.
+// Facts that the parser itself cannot hold, by command line: rules, and what descriptions say of an option.
 struct Declared {
   struct Detail {
     std::vector<std::string> choices;

@@ -17,7 +17,7 @@ std::vector<std::string> OtherRuntimes();
 std::string ProblemOfRuntime(const std::string& runtime, const std::filesystem::path& output,
                              const std::vector<std::string>& given, const QuantizeFlags& flags);
 
-// Of an ONNX file, types that were not given: those that `runtime` wants, or without one u8
+// Types of an ONNX file that were not given: those that `runtime` wants, or without one u8
 // activations and i8 weights, which every runtime multiplies in integers. Others stay as they are.
 void FillTypes(const std::string& runtime, const std::filesystem::path& output,
                const std::vector<std::string>& given, QuantizeFlags& flags);

@@ -30,7 +30,7 @@ double Gbytes(const ProfiledKernel& kernel) {
 
 bool ReadsFloats(const ProfiledKernel& kernel) { return kernel.dtype == "f32"; }
 
-// Which of the two takes longer at the machine's ceilings.
+// Name of the bound that takes longer at the machine's ceilings.
 const char* Bound(const Profile& profile, double peak, const ProfiledKernel& kernel) {
   if (!profile.ceilings || (kernel.performed == 0 && kernel.bytes == 0)) return "";
   const double compute = 2 * kernel.performed / peak;

@@ -19,7 +19,7 @@ namespace quench::cli {
 struct ProfiledKernel {
   std::string node, kernel;
   double seconds = 0;  // median of the runs
-  // Of metadata.json, empty and 0 without it.
+  // From metadata.json; empty and 0 without it.
   std::string runner_up, reason;
   double predicted_us = 0;
   double multiplications = 0, bytes = 0;  // of convolutions by their definition
@@ -35,7 +35,7 @@ struct Profile {
   // Sizes of symbolic dims that metadata.json has counts and predictions of, where this run had others:
   // these are left out.
   std::map<std::string, int64_t> counted_sizes;
-  // What the machine's cores can do together; only where kernels are described.
+  // Peak of all cores of the machine together; only where kernels are described.
   std::optional<analyser::Ceilings> ceilings;
   double seconds() const;
 };

@@ -35,7 +35,7 @@ class ProgressDisplay {
   ProgressDisplay& operator=(const ProgressDisplay&) = delete;
 
   ProgressSink sink();
-  // What is to come, so that one bar shows how much of all is done. Stages that do not come are skipped, others are
+  // Stages to come, so that one bar shows how much of all is done. Stages that do not come are skipped, others are
   // named and do not move the bar.
   void SetPlan(Plan plan);
   // Clears the bar for good. Idempotent.

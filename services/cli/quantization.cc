@@ -227,7 +227,7 @@ absl::StatusOr<QuantizedModel> QuantizeHere(TapBuild& taps, const quantizer::Sta
   options.passes = passes;
   Quantization quantization;
   if (IsAdaptive(*flags.rounding)) {
-    // What is wrong is told before a build and a search that take their time.
+    // Mistakes are told before a build and a search that take their time.
     QUENCH_RETURN_IF_ERROR(quantizer::Quantize(graph, statistics, options, context).status());
     QUENCH_ASSIGN_OR_RETURN(quantizer::Rounding rounding,
                             AdaptHere(taps, options, *flags.rounding, context));

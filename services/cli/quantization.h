@@ -1,4 +1,4 @@
-// What `calibrate`, `quantize` and `compile --quantize` share.
+// Options and steps that `calibrate`, `quantize` and `compile --quantize` share.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -19,7 +19,7 @@
 
 namespace quench::cli {
 
-// What makes a model fitter for integers and leaves its function as it is.
+// Rewrites that make a model fitter for integers and leave its function as it is.
 struct RescueFlags {
   bool equalize = false;
   double split_outliers = 0;  // of channels, percent; 0: none are
@@ -37,7 +37,7 @@ absl::StatusOr<std::map<std::string, double>> MagnitudesOf(const std::string& ca
                                                            const RescueFlags& rescue,
                                                            const StepContext& context);
 
-// What was done for that, on stderr.
+// Reports of these rewrites, on stderr.
 void TellEqualized(int pairs, double before, double after);
 void TellOutliers(const std::vector<quantizer::OutlierLayer>& layers);
 void TellSplit(const std::vector<quantizer::SplitLayer>& layers);
@@ -57,7 +57,7 @@ struct QuantizeFlags {
   std::shared_ptr<RoundingFlags> rounding = std::make_shared<RoundingFlags>();
   std::shared_ptr<BudgetFlags> budget = std::make_shared<BudgetFlags>();
 };
-// What `compile --quantize` was asked for.
+// Request of `compile --quantize`.
 struct QuantizeJob {
   QuantizeFlags how;
   SampleOptions samples;    // of calibration, where `calibration` is empty
@@ -68,7 +68,7 @@ quantizer::QuantizeOptions OptionsOf(const QuantizeFlags& flags);
 // Whether ranges of activations are to come from statistics.
 bool WantsRanges(const QuantizeFlags& flags);
 void AddQuantizeFlags(const Options& options, const std::shared_ptr<QuantizeFlags>& flags);
-// What became of the layers, and what was tried for a budget if there was one.
+// Fate of the layers, and trials for a budget if there was one.
 struct Quantization {
   quantizer::QuantizeReport report;
   std::shared_ptr<const quantizer::Rounding> rounding;  // null: to the nearest
@@ -78,7 +78,7 @@ struct QuantizedModel {
   Graph graph;  // stage `quantized`
   Quantization quantization;
 };
-// Of the taps' graph. Rounding is adapted first where that is asked for; then, with a budget, layers
+// Quantizes the taps' graph. Rounding is adapted first where that is asked for; then, with a budget, layers
 // that it keeps in float are looked for.
 absl::StatusOr<QuantizedModel> QuantizeHere(TapBuild& taps, const quantizer::Statistics* statistics,
                                             const QuantizeFlags& flags,

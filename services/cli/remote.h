@@ -1,4 +1,4 @@
-// What commands do at a gateway.
+// Work of commands at a gateway.
 //
 // `quench` has no gRPC in it, and builds in half the time for that: there each of these becomes
 // quench-remote, the program beside it that is the same with remote/.
@@ -34,7 +34,7 @@ namespace quench::cli {
 // model.so, model.o or model.a.
 std::string LibraryName(codegen::Emit emit);
 
-// What was made, beside the library and its header in a folder; `report` is empty where a pass was
+// Result of a compilation beside the library and its header in a folder; `report` is empty where a pass was
 // the last thing to run.
 struct Made {
   std::optional<Graph> graph;  // where somebody asked for it

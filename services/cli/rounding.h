@@ -21,7 +21,7 @@ bool IsAdaptive(const RoundingFlags& flags);
 // Adaptive rounding needs samples, its own or others that there are; its own are for nothing else.
 absl::Status CheckRoundingFlags(const RoundingFlags& flags, bool other_samples);
 
-// Of the module that will be quantized as `how` says.
+// Rounding for the module that will be quantized as `how` says.
 absl::StatusOr<quantizer::Rounding> AdaptHere(TapBuild& taps, const quantizer::QuantizeOptions& how,
                                               const RoundingFlags& flags,
                                               const StepContext& context);

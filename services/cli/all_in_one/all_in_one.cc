@@ -89,7 +89,7 @@ absl::StatusOr<std::unique_ptr<steps::Serving>> Start(const steps::ServerArgumen
   }
   config::v1::GatewayConfig& gateway = *config.mutable_gateway();
   QUENCH_RETURN_IF_ERROR(steps::PutInto(arguments, gateway.mutable_server()));
-  // Who may call runs code as this user: unless told otherwise, nobody else may.
+  // Callers run code as this user: unless told otherwise, nobody else may.
   const bool is_users_own = gateway.server().listen().empty();
   if (is_users_own) {
     QUENCH_ASSIGN_OR_RETURN(const std::string socket, UsersSocket());

@@ -223,7 +223,7 @@ Action DeclareAnalyse(const Options& options) {
   auto args = std::make_shared<AnalyseArgs>();
   AddModelOptions(options, args->model, SizeIs::kOfData);
   options
-      .Add("--listing", args->table.listing, "Which listing to print",
+      .Add("--listing", args->table.listing, "Listing to print",
            fmt::format("{} (default layers)", fmt::join(analyser::Listings(), "|")))
       .OneOf(analyser::Listings());
   options

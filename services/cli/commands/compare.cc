@@ -198,7 +198,7 @@ Action DeclareCompare(const Options& options) {
       "MODEL",
       "Reference: model file, IR module, compiled library, or files that contain its outputs");
   options
-      .Add("OTHER", args->other, "What to compare with the reference: any of the same kinds",
+      .Add("OTHER", args->other, "The other model, library or files, compared with the reference",
            "FILE")
       .Required();
   options.In("Input").Add("--data,-d", args->data, "Samples: a file, folder or ZIP archive",

@@ -141,8 +141,7 @@ absl::StatusOr<TempDir> PrepareOutput(const CompileArgs& args) {
 
 // Beside an encrypted library weights do not lie in the open: a text that is only read names them by their digests.
 absl::Status WriteIr(const CompileArgs& args, const Graph& graph, const fs::path& path) {
-  if (Encrypts(args))
-    return WriteFileAtomically(path, PrintGraph(graph, {.constants = false}));
+  if (Encrypts(args)) return WriteFileAtomically(path, PrintGraph(graph, {.constants = false}));
   return WriteModule(graph, path, args.external_weights);
 }
 
@@ -258,7 +257,7 @@ absl::StatusOr<QuantizeJob> JobOf(const CompileArgs& args) {
   return job;
 }
 
-// What --target and --host say; a name, or else a file, is no target string.
+// Target string of --target and --host; a name, or else a file, is no target string.
 absl::StatusOr<std::string> TargetText(const std::string& given) {
   constexpr uint64_t kMostBytes = 16 << 10;
   std::error_code error;
@@ -280,7 +279,7 @@ absl::StatusOr<std::string> RandomUuid() {
   return codegen::NormalUuid(fmt::format("{:02x}", fmt::join(bytes, "")));
 }
 
-// What users of the library are told.
+// Reads the facts that users of the library are told.
 absl::Status ReadFacts(CompileArgs& args) {
   if (!args.class_names.empty()) {
     QUENCH_ASSIGN_OR_RETURN(args.codegen.class_names, ReadClassNames(args.class_names));
@@ -363,7 +362,7 @@ absl::Status ResolveTargets(CompileArgs& args) {
   return absl::OkStatus();
 }
 
-// What a compilation goes through, for its progress.
+// Stages of a compilation, for its progress.
 Plan PlanOf(const CompileArgs& args) {
   Plan plan = ImportPlan();
   if (!args.quantize.empty()) {

@@ -95,7 +95,7 @@ absl::StatusOr<Graph> GraphHere(const IrArgs& args, const StepContext& context) 
   return graph;
 }
 
-// What --verify and --hash found.
+// Findings of --verify and --hash.
 void PrintFindings(const IrArgs& args, const Graph& graph) {
   if (args.format == "json") {
     nlohmann::json json = {{"stage", std::string(StageName(graph.stage))}};

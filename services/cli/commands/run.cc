@@ -114,7 +114,7 @@ bool HasPicture(const InputFlags& flags) {
   });
 }
 
-// What --images says, or else the library; absent: nobody does.
+// Preprocessing from --images, or else from the library; absent if neither has any.
 absl::StatusOr<std::optional<ImageOptions>> ImagesOf(const RunArgs& args, const Runnable& model) {
   std::string text = args.images;
   if (text.empty()) {

@@ -105,7 +105,7 @@ absl::Status TakeStatistics(const VerifyArgs& args, analyser::VerifyOptions& opt
   return absl::OkStatus();
 }
 
-// What is wrong, in one sentence.
+// The mismatch, in one sentence.
 absl::Status Mismatch(const VerifyArgs& args, const analyser::VerifyReport& report) {
   std::string text = fmt::format("the outputs of `{}` differ from those of `{}`", args.artifact,
                                  args.model->model);

@@ -210,7 +210,7 @@ class Client final : public GatewayClient {
     return WithAllSteps(std::move(*response.mutable_workflow()), context);
   }
 
-  // Those of a workflow that is larger than a message.
+  // Steps of a workflow that is larger than a message.
   absl::StatusOr<pb::Workflow> WithAllSteps(pb::Workflow workflow, const StepContext& context) {
     if (!workflow.steps_truncated()) return workflow;
     workflow.clear_steps();

@@ -1,4 +1,4 @@
-// What the options of a command are in a gateway's terms.
+// Options of a command in a gateway's terms.
 #pragma once
 
 #include <absl/status/statusor.h>

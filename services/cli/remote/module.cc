@@ -136,7 +136,7 @@ absl::StatusOr<PartitionedThere> PartitionThere(const PartitionJob& job,
 
 namespace {
 
-// Of tensors that are uploaded together, as files; in their order.
+// Digests of tensors that are uploaded together, as files; in their order.
 template <typename Map>
 absl::StatusOr<std::vector<Digest>> UploadTensors(const Map& tensors, GatewayClient& client,
                                                   const StepContext& context) {
@@ -175,7 +175,7 @@ absl::Status Download(const Digest& digest, const std::filesystem::path& path,
   return client.DownloadFile(digest, path, context);
 }
 
-// What a tap build for `target` needs, and that the inference waits for it.
+// Requirements of a tap build for `target`, and that the inference waits for it.
 void AddTapBuild(pb::WorkflowSpec& spec, const InferJob& job, const ModuleSource& module) {
   importer::v1::TransformRequest passes;
   *passes.mutable_options() = PassesOf(job.model);

@@ -1,4 +1,4 @@
-// What `compile --quantize` asks of a gateway.
+// Requests of `compile --quantize` to a gateway.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -20,7 +20,7 @@ class SampleUploads {
   SampleUploads(GatewayClient& client, const StepContext& context)
       : client_(client), context_(context) {}
 
-  // What a request says of them. `labels`: none, or of all rows.
+  // Their form in a request. `labels`: none, or of all rows.
   absl::StatusOr<step::v1::Samples> Upload(const SampleOptions& options,
                                            const std::vector<int64_t>& labels);
 
@@ -40,7 +40,7 @@ absl::StatusOr<gateway::v1::QuantizeChoice> ChoiceOf(const QuantizeJob& job,
 absl::Status TellPreparation(const gateway::v1::Workflow& workflow, const std::string& prefix,
                              GatewayClient& client, const StepContext& context);
 
-// What became of the layers, by the steps behind `prefix`.
+// Fate of the layers, by the steps behind `prefix`.
 absl::StatusOr<Quantization> DownloadQuantization(const gateway::v1::Workflow& workflow,
                                                   const std::string& prefix,
                                                   const gateway::v1::QuantizeChoice& choice,

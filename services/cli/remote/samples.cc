@@ -22,7 +22,7 @@ struct Sample {
   std::string path;  // in the request
 };
 
-// Of a sample's folder, what ONNX's test data say that a model gives, and what is there as .npy too,
+// Files of a sample's folder that ONNX's test data say that a model gives, and what is there as .npy too,
 // which goes before it.
 bool IsRead(const fs::path& path, bool of_sample) {
   if (path.extension() != ".pb" || !of_sample) return true;
@@ -64,7 +64,7 @@ absl::Status ToNpy(const fs::path& file, const fs::path& npy) {
   return WriteNpy(tensor, npy);
 }
 
-// Those of .pb files become files of `scratch`.
+// Tensors of .pb files become files of `scratch`.
 absl::Status ConvertTensorFiles(std::vector<Sample>& samples, std::optional<TempDir>& scratch,
                                 const StepContext& context) {
   StatusCollector problems;

@@ -12,7 +12,7 @@ namespace {
 
 namespace pb = ::quench::gateway::v1;
 
-// What has to be built for the analyser.
+// Builds that the analyser needs.
 struct VerifyNeeds {
   bool reference = false, taps = false;
   bool layers = false;  // to be compared
@@ -56,7 +56,7 @@ class Steps {
     Take(spec, pb::PORT_MODULE, [=] { return spec->mutable_transform()->mutable_module(); });
   }
 
-  // Of that: every layer on its reference nest (level 0), or the library's twin, which shows its
+  // Build of that graph: every layer on its reference nest (level 0), or the library's twin, which shows its
   // layers.
   void AddBuild(const std::string& name, int opt_level) {
     pb::StepSpec* spec = Add(name);
