@@ -26,21 +26,21 @@ OPTION = re.compile(r"(?<![\w-])(--?[a-z][\w-]*)")
 
 @functools.cache
 def help_of(*words):
-    done = subprocess.run([QUENCH, *words, "--help"], capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run([QUENCH, *words, "--help-all"], capture_output=True, text=True, timeout=PATIENCE)
     if done.returncode != 0:
-        raise AssertionError(f"quench {' '.join(words)} --help: {done.stderr}")
+        raise AssertionError(f"quench {' '.join(words)} --help-all: {done.stderr}")
     return done.stdout
 
 
 def subcommands(text):
-    listed = re.search(r"^Subcommands:\n((?:  .*\n)+)", text, re.M)
+    listed = re.search(r"^Commands:\n((?:  .*\n)+)", text, re.M)
     return re.findall(r"^  ([\w-]+)", listed[1], re.M) if listed else []
 
 
 def options(text):
     """Options that a help text declares: those of its lists, not those of its examples."""
     declared = text.partition("\nExamples:")[0]
-    return {option for line in re.findall(r"^  (--?\S+)", declared, re.M) for option in line.split(",")}
+    return {name for line in re.findall(r"^  +(-\w, --[\w-]+|--[\w-]+)", declared, re.M) for name in line.split(", ")}
 
 
 def invocations(text):
