@@ -249,10 +249,10 @@ absl::StatusOr<analyser::Ceilings> HostCeilings(HostUse use, const StepContext& 
     const std::string busy = fmt::format("while other programs or a limit took {:.0f} % of a core",
                                          100 * (1 - kept.share));
     ceilings.source += fmt::format(" {}: they may be too low", busy);
-    fmt::print(stderr,
-               "quench: warning: this machine's peak speeds were measured {}: they may be too low "
-               "and will be measured again next time\n",
-               busy);
+    PrintWarning(fmt::format(
+        "this machine's peak speeds were measured {}: they may be too low and will be measured "
+        "again next time",
+        busy));
   }
   if (written) ceilings.source += fmt::format(", kept in {}", FileOf(cpu).string());
   return ceilings;

@@ -31,7 +31,7 @@ void PrintSizes(const codegen::CompileReport& report) {
     weights += fmt::format(" ({})", fmt::join(parts, ", "));
   }
   fmt::print("  target   {}\n  kernels  {}\n", report.target, mix);
-  fmt::print("  size     {:.2f} MB: weights {}, code {:.2f} MB, rest {:.2f} MB\n",
+  fmt::print("  size     {:.2f} MB: weights {}, code {:.2f} MB, other {:.2f} MB\n",
              megabytes(report.weight_bytes + report.code_bytes + report.rest_bytes), weights,
              megabytes(report.code_bytes), megabytes(report.rest_bytes));
   if (report.measurement) {
@@ -48,7 +48,7 @@ void PrintSizes(const codegen::CompileReport& report) {
 
 void PrintUnusedFeatures(const codegen::CompileReport& report) {
   if (report.unused_features.empty()) return;
-  fmt::print("  unused   {}: no generated code has instructions of them\n",
+  fmt::print("  unused   {}: the generated code uses no instructions of these features\n",
              fmt::join(report.unused_features, ", "));
 }
 

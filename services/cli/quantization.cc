@@ -252,7 +252,7 @@ void PrintLayers(const Quantization& quantization) {
   if (quantization.rounding) fmt::print("{}", quantizer::ToTable(*quantization.rounding));
   int quantized = 0;
   for (const quantizer::LayerChoice& layer : report.layers) quantized += layer.quantized ? 1 : 0;
-  fmt::print("  layers   {} of {} are integers\n", quantized, report.layers.size());
+  fmt::print("  layers   {} of {} quantized\n", quantized, report.layers.size());
   for (const quantizer::LayerChoice& layer : report.layers) {
     if (!layer.quantized)
       fmt::print("  float    {} ({}): {}\n", layer.node, layer.op, layer.reason);

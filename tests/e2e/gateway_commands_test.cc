@@ -266,7 +266,7 @@ TEST_F(GatewayTest, PartsAreThoseOfOneProcess) {
     std::filesystem::remove_all(work_.path("here"));
     std::filesystem::remove_all(work_.path("parts"));
     const std::vector<std::string> back = {"partition", "parts.ir.txt", "--inline"};
-    EXPECT_THAT(Run(back).out, HasSubstr("went back"));
+    EXPECT_THAT(Run(back).out, HasSubstr("put back"));
     EXPECT_EQ(Run(back).out, work_.Run(back).out);
   }
 }

@@ -380,7 +380,7 @@ TEST(SilentGatewayTest, IsGivenUp) {
   const Outcome outcome = work.Run({"workflow", "list", "--gateway", gateway});
   EXPECT_EQ(outcome.exit_code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("wait for gateway " + gateway));
-  EXPECT_THAT(outcome.err, HasSubstr("gateway `" + gateway + "`: it does not answer"));
+  EXPECT_THAT(outcome.err, HasSubstr("gateway `" + gateway + "`: it is not responding"));
   ::close(listener);
 }
 

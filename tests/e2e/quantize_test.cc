@@ -45,7 +45,7 @@ TEST_F(QuantizeTest, CalibratedQuantizedAndCompared) {
                                          "--per-channel", "--type", "static", "-o", output});
     ASSERT_EQ(quantized.exit_code, 0) << quantized.err;
     EXPECT_NE(quantized.err.find("calibrated on 8 samples"), std::string::npos);
-    EXPECT_NE(quantized.out.find("4 of 4 are integers"), std::string::npos) << quantized.out;
+    EXPECT_NE(quantized.out.find("4 of 4 quantized"), std::string::npos) << quantized.out;
     const nlohmann::json report = Compare(output);
     EXPECT_EQ(report.at("accuracy").at("agreement"), 1) << output;
     EXPECT_GT(report.at("outputs").at(0).at("sqnr_db"), 25) << output;
@@ -57,7 +57,7 @@ TEST_F(QuantizeTest, CompiledToIntegersInOneGo) {
       work_.Run({"compile", DigitsModel(), "--batch", "1", "--quantize", "int8", "--per-channel",
                  "--calibration-data", kSamples, "--export-metadata", "-o", "out"});
   ASSERT_EQ(compiled.exit_code, 0) << compiled.err;
-  EXPECT_NE(compiled.out.find("4 of 4 are integers"), std::string::npos) << compiled.out;
+  EXPECT_NE(compiled.out.find("4 of 4 quantized"), std::string::npos) << compiled.out;
   const nlohmann::json metadata = nlohmann::json::parse(*ReadFile(work_.path("out/metadata.json")));
   EXPECT_EQ(metadata.at("layers").size(), 4u);
   int of_bytes = 0;
@@ -195,12 +195,12 @@ TEST_F(QuantizeTest, OnnxIsForOtherRuntimes) {
   const Outcome clash =
       quantize("q.onnx", {"--for", "tensorrt", "--activation-dtype", "uint8", "--type", "dynamic"});
   EXPECT_NE(clash.exit_code, 0);
-  EXPECT_NE(clash.err.find("--for tensorrt wants --activation-dtype int8, and --activation-dtype "
-                           "uint8 was given; --for tensorrt wants --type static"),
+  EXPECT_NE(clash.err.find("--for tensorrt requires --activation-dtype int8, not --activation-dtype "
+                           "uint8; --for tensorrt requires --type static, not --type dynamic"),
             std::string::npos)
       << clash.err;
   const Outcome module = quantize("q.qir", {"--for", "openvino"});
-  EXPECT_NE(module.err.find("--for openvino is of ONNX files"), std::string::npos) << module.err;
+  EXPECT_NE(module.err.find("--for openvino needs an ONNX file"), std::string::npos) << module.err;
 }
 
 // One weight, of a pixel that counts for nothing, is so large that all the others are 0 in integers.
@@ -259,7 +259,7 @@ module "few" canonical {{
       << kept.out;
   const Outcome named = work_.Run({"quantize", "few.ir.txt", "--type", "dynamic", "--include",
                                    "product", "-o", "few.qir", "--force"});
-  EXPECT_NE(named.out.find("1 of 1 are integers"), std::string::npos) << named.out;
+  EXPECT_NE(named.out.find("1 of 1 quantized"), std::string::npos) << named.out;
 }
 
 TEST_F(QuantizeTest, LayersAndLabelsAreCompared) {

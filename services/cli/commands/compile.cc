@@ -227,9 +227,8 @@ absl::Status CheckQuantization(const CompileArgs& args) {
   }
   if (WantsRanges(*args.how) && !four_bits ? sources != 1 : sources > 0) {
     return InvalidArgument(
-        "--quantize wants one of --calibration-data PATH, --calibration FILE and "
-        "--calibration-random N; of weights alone (int4, uint4, --type weights) and with --type "
-        "dynamic none of them");
+        "--quantize needs exactly one of --calibration-data PATH, --calibration FILE and "
+        "--calibration-random N (none with int4, uint4, --type weights or --type dynamic)");
   }
   const BudgetFlags& budget = *args.how->budget;
   const bool samples = !args.job.samples.data.empty() || args.job.samples.random > 0;
@@ -457,7 +456,7 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   CompileSummary summary{fmt::format("{}/{}", args.output, LibraryName(args.codegen.emit)),
                          *made.report, made.quantized, "", ""};
   if (encryption) {
-    summary.key = encryption->password ? args.output + "/modelKey.bin, which the password opens"
+    summary.key = encryption->password ? args.output + "/modelKey.bin (protected by the password)"
                                        : "the identity of " + args.encryption->recipient;
   }
   if (args.with_runtime) {

@@ -73,7 +73,7 @@ void Print(const QuantizeArgs& args, const Quantization& quantization) {
   }
   fmt::print("{}\n", args.output);
   PrintLayers(quantization);
-  fmt::print("  values   {} with fixed ranges, {} with those of each run\n  weights  {} tensors\n",
+  fmt::print("  values   {} with static ranges, {} with dynamic ranges\n  weights  {} tensors\n",
              report.static_values, report.dynamic_values, report.weights);
   if (args.how->options.bias_correction)
     fmt::print("  biases   {} corrected\n", report.corrected_biases);
