@@ -14,7 +14,7 @@ test_packages=(
   libgtest-dev libonnx-testdata openssl python3 python3-venv python3-yaml python3-jsonschema python3-numpy python3-cffi python3-grpcio python3-pil prometheus
   libclang-rt-19-dev clang-format-19 clang-tidy-22
   qemu-user gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf libc6-dev-armhf-cross
-  gcc-arm-linux-gnueabi libc6-dev-armel-cross gcc-i686-linux-gnu libc6-dev-i386-cross age)
+  gcc-arm-linux-gnueabi libc6-dev-armel-cross gcc-i686-linux-gnu libc6-dev-i386-cross age zsh fish)
 
 missing_packages() {
   local package

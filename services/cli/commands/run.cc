@@ -306,9 +306,9 @@ absl::StatusOr<Graph> GraphHere(const RunArgs& args, const StepContext& context)
 
 absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
   if (!args.key->key.empty())
-    return InvalidArgument("--key: `{}` is no compiled library", args.model->model);
+    return InvalidArgument("--key: `{}` is not a compiled library", args.model->model);
   if (args.threads) {
-    return InvalidArgument("--threads: `{}` is no compiled library, the interpreter has one thread",
+    return InvalidArgument("--threads: `{}` is not a compiled library; the interpreter uses one thread",
                            args.model->model);
   }
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
