@@ -16,20 +16,20 @@ namespace quench::rpc {
 
 struct AuditEntry {
   std::string call;         // quench.gateway.v1.Workflows/CreateWorkflow
-  std::string caller;       // the tenant of token or certificate; "" where nobody needs one
+  std::string caller;       // the tenant of token or certificate; "" if none is required
   std::string certificate;  // names of the caller's certificate
-  std::string tenant;       // whose things it is about, where that is another one
+  std::string tenant;       // the tenant the call acts for, if it is another one
   std::string resource;     // workflows/ID, blobs/HASH/SIZE, the key of a step
   std::string peer, request_id;
-  std::string code, reason;  // how it ended
+  std::string code, reason;  // outcome of the call
   double seconds = 0;
 };
 
 // Thread-safe.
 class AuditLog {
  public:
-  // To the file, a JSON object in each line, mode 0600; it may be renamed at any time, and is begun
-  // anew. Empty: to the log of this process, whatever its level, behind `audit`.
+  // Writes to the file, one JSON object per line, mode 0600; if the file is renamed, a new one is
+  // begun. If `file` is empty, writes to this process's log, at any level, with the prefix `audit`.
   static absl::StatusOr<std::unique_ptr<AuditLog>> Open(const std::filesystem::path& file);
   ~AuditLog();
 

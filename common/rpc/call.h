@@ -1,5 +1,5 @@
-// One call as the server sees it, apart from its messages: who calls, what it runs under, how it is
-// counted and logged.
+// One call on the server's side, apart from its messages: its caller, its context, and how it is counted
+// and logged.
 #pragma once
 
 #include <absl/status/status.h>
@@ -28,11 +28,11 @@ inline constexpr char kAuthorizationKey[] = "authorization";
 inline constexpr char kRequestIdKey[] = "x-request-id";
 inline constexpr char kTraceparentKey[] = "traceparent";
 
-// Whether calls leave something behind that others can see: those are audited.
+// Whether calls have lasting effects that others can see: such calls are audited.
 enum class Effect { kReads, kChanges };
 
-// A method that a service answers: where its calls run, and its series, each found when it first counts.
-// A member of the service, which outlives its calls.
+// A method of a service: the pool for its calls, and its metrics, each looked up at its first use. It is
+// a member of the service, which outlives its calls.
 class Method {
  public:
   // `service` as in the proto: "quench.codegen.v1.Codegen".
@@ -59,28 +59,28 @@ class Method {
 
 class ServerCall {
  public:
-  // Reads what the caller sent beside the request; `request_id` is the request's own, if it has one.
+  // Reads the caller's metadata; `request_id` is the request's own, if it has one.
   ServerCall(const Method& method, grpc::CallbackServerContext* context,
              const std::string& request_id);
 
   // Authenticates, then takes a slot.
   absl::Status Admit();
-  // Gives the slot back. Before the caller learns the outcome, so that its next call finds it.
+  // Gives the slot back. Called before the caller learns the outcome, so that its next call finds it free.
   void ReleaseSlot() { method_.pool().Release(client_); }
-  // Ends the call below, whatever is on its way; before End.
+  // Ends the gRPC call, whatever is still being sent; called before End.
   void Break();
 
-  // The resource that the call is about, and its tenant, for the audit; before End.
+  // Sets the call's resource and its tenant for the audit; called before End.
   void SetResource(std::string resource, std::string tenant = "") {
     resource_ = std::move(resource);
     resource_tenant_ = std::move(tenant);
   }
   bool is_audited() const;
 
-  // Where the handler's progress goes; before Run.
+  // Sets the receiver of the handler's progress; called before Run.
   void SendProgressTo(ProgressSink sink);
   const std::string& request_id() const { return step_.request_id(); }
-  // From gRPC's threads: the caller has gone or its deadline has passed.
+  // Called on gRPC's threads: the caller has gone or its deadline has passed.
   void Cancel() { cancel_->Cancel(); }
 
   // Runs `work` unless the caller has gone already; exceptions of libraries become INTERNAL.
@@ -101,7 +101,7 @@ class ServerCall {
   std::string peer_;
   std::vector<std::string> certificate_names_;
   std::string resource_, resource_tenant_;
-  std::string client_;  // who shares places with others: a tenant by its token, else a machine
+  std::string client_;  // whom the call's place counts for: the token's tenant, else a machine
   std::atomic<bool> ended_{false};
 };
 

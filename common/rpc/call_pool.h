@@ -1,4 +1,4 @@
-// Where handlers run: threads of ours, never gRPC's, and as many calls as there are slots.
+// Pools in which handlers run: on our threads, never gRPC's, with as many calls as there are slots.
 #pragma once
 
 #include <absl/status/status.h>
@@ -22,39 +22,39 @@ namespace quench::rpc {
 class AuditLog;
 class Callers;
 
-// How a stream ends on which nothing moved for options().stream_idle.
+// The status of a stream that was idle for options().stream_idle.
 absl::Status StreamIdle(std::chrono::milliseconds idle);
 
-// Told the time now and then while it lives.
+// An object that is told the time regularly while it lives.
 class Ticked {
  public:
   virtual ~Ticked() = default;
   virtual void Tick(std::chrono::steady_clock::time_point now) = 0;
 };
 
-// A service has one for its steps, where nothing queues, and another with a queue for its short
-// calls, which so are answered while all steps' slots are taken.
+// A service has one pool for its steps, without a queue, and another with a queue for its short calls,
+// which are thus answered even while all slots of steps are taken.
 class CallPool {
  public:
   struct Options {
     int threads = 0;  // calls that run at once; 0: half of the CPUs, at least 1
     int queue = 0;    // calls that may wait for a thread; more are shed
-    std::chrono::milliseconds retry_after{1000};  // what a shed caller is told
-    // Clients share the places: none holds more than it leaves free for others.
+    std::chrono::milliseconds retry_after{1000};  // the delay that a shed caller is told
+    // Whether clients share the places: then none holds more than remain free for others.
     bool shared = false;
     // Streamed calls: the longest time between events, and the shortest between progress events.
     std::chrono::milliseconds heartbeat{5000};
     std::chrono::milliseconds progress_gap{100};
-    // Streams whose client sends or takes nothing for so long are ended; 0: never.
+    // Streams whose client sends or reads nothing for longer are ended; 0: never.
     std::chrono::milliseconds stream_idle{5 * 60'000};
     const Callers* callers = nullptr;  // not owned; null: anybody may call
-    AuditLog* audit = nullptr;         // not owned; null: nobody looks
+    AuditLog* audit = nullptr;         // not owned; null: calls are not recorded
     metrics::Registry* registry = &metrics::Global();
-    std::optional<metrics::Service> slots_of;  // whose quench_slots shows these threads
+    std::optional<metrics::Service> slots_of;  // the service whose quench_slots shows these threads
   };
 
   explicit CallPool(const Options& options);
-  // Waits for the calls that run; the server is shut down before.
+  // Waits for the running calls; the server must have been shut down before.
   ~CallPool();
 
   // Takes a place for `client`, or RESOURCE_EXHAUSTED with SLOTS_FULL and RetryInfo. Never waits.
@@ -78,7 +78,7 @@ class CallPool {
   std::condition_variable wake_;
   std::deque<std::function<void()>> jobs_;
   int admitted_ = 0;
-  std::map<std::string, int> held_;  // by client; where they share
+  std::map<std::string, int> held_;  // by client, if they share
   bool stopping_ = false;
 
   std::condition_variable tick_;

@@ -1,4 +1,4 @@
-// The callers of a server, and the tenant of each.
+// The permitted callers of a server, and their tenants.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -19,15 +19,15 @@ class Callers {
  public:
   struct Options {
     std::filesystem::path token_file;  // of a TokenList; empty: there are no tokens
-    // By a name in a client's certificate (an alternative name, or the common name) that the
+    // Tenants by a name (an alternative name, or the common name) in a client's certificate that the
     // authorities have signed.
     std::map<std::string, std::string> certificate_tenants;
-    bool optional = false;  // who brings nothing is of kDefaultTenant
+    bool optional = false;  // a caller without credentials is kDefaultTenant
   };
   static absl::StatusOr<std::unique_ptr<Callers>> Open(const Options& options);
 
   // `authorization`: the header's value, "" without one; `names`: those of the verified certificate.
-  // A token counts before a certificate. UNAUTHENTICATED for who brings nothing that is known here.
+  // A token takes precedence over a certificate. UNAUTHENTICATED for callers without known credentials.
   absl::StatusOr<std::string> TenantOf(std::string_view authorization,
                                        const std::vector<std::string>& names) const;
 

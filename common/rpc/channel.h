@@ -1,5 +1,5 @@
-// Calls to other services: channels with the servers' limits, and calls that carry on who asked,
-// until when, and in which trace.
+// Calls to other services: channels with the servers' limits, and calls that pass on the caller, the
+// deadline and the trace.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -29,21 +29,21 @@ struct ChannelOptions {
   std::optional<TlsFiles> tls;       // absent: plain text
   std::filesystem::path token_file;  // a bearer token; sent over TLS or to this machine only
   int max_message_bytes = 8 << 20;   // largest message received or sent
-  // Calls that a server has not begun to answer are sent again, at most so often in all, if it was
-  // UNAVAILABLE. At most 5.
+  // Times that a call is sent in total if the server is UNAVAILABLE and has not begun to answer. At
+  // most 5.
   int attempts = 4;
 };
 
 class Channel {
  public:
-  // Does not connect yet. INVALID_ARGUMENT when the options are wrong.
+  // Does not connect yet. INVALID_ARGUMENT for wrong options.
   static absl::StatusOr<std::shared_ptr<Channel>> Open(const ChannelOptions& options);
-  // To a server of this process, without a socket; the server must outlive its calls.
+  // A channel to a server of this process, without a socket; the server must outlive its calls.
   static std::shared_ptr<Channel> InProcess(Server& server);
 
-  // For NewStub.
+  // The channel for NewStub.
   const std::shared_ptr<grpc::Channel>& grpc() const { return channel_; }
-  // "" when the channel brings none.
+  // The bearer token; "" if the channel sends none.
   std::string Token() const { return token_ == nullptr ? "" : token_->Get(); }
 
  private:

@@ -1,5 +1,5 @@
-// Adapters for streams of large messages, beside those of on_pool.h: while one message is worked on
-// by the pool, one other is on the wire. A stream holds two messages, however slow its peer.
+// Adapters for streams of large messages, like those of on_pool.h: while the pool works on one message,
+// another is on the wire. A stream holds two messages, however slow its peer.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -21,20 +21,20 @@ template <typename Request, typename Response>
 class Receiver {
  public:
   virtual ~Receiver() = default;
-  // Takes one message. True: no more are needed, whatever the client still has.
+  // Takes one message. Returns true if no more are needed, whatever the client still has to send.
   virtual absl::StatusOr<bool> Receive(const Request& request, const StepContext& step) = 0;
-  // After the client's last message, or the one that was enough.
+  // Called after the client's last message, or after the last one needed.
   virtual absl::Status Finish(Response* response, const StepContext& step) = 0;
-  // Name of the resource that the stream was about, for the audit; called last.
+  // Name of the stream's resource, for the audit; called last.
   virtual std::string Resource() const { return ""; }
 };
 
-// Where a server stream comes from.
+// The source of a server stream's messages.
 template <typename Response>
 class Producer {
  public:
   virtual ~Producer() = default;
-  // Fills in the next message; false: there is none.
+  // Fills in the next message; false if there is none.
   virtual absl::StatusOr<bool> Next(Response* response, const StepContext& step) = 0;
 };
 
@@ -47,7 +47,7 @@ class Driver {
   virtual ~Driver() = default;
 
  protected:
-  // The next operation, with the lock held: it is done without the lock. Empty: none.
+  // Chooses the next operation, with the lock held; it is done without the lock. Empty if none is due.
   virtual std::function<void()> NextOperation() = 0;
 
   void Drive() {
@@ -73,7 +73,7 @@ class Driver {
   bool again_ = false;
 };
 
-// How long the client has been waited for.
+// The time spent waiting for the client.
 class Patience {
  public:
   using Clock = std::chrono::steady_clock;
@@ -115,7 +115,7 @@ class ReceiveStream final : public Driver,
     }
     Abort(StreamIdle(idle_));
   }
-  // Ends the stream as soon as no message is worked on.
+  // Ends the stream as soon as no message is being worked on.
   void Abort(const absl::Status& status) {
     {
       const std::lock_guard lock(mutex_);
@@ -298,7 +298,7 @@ class SendStream final : public Driver,
   bool full_[2] = {false, false};  // until it is written
   int work_ = 0, send_ = 0;        // whose turn it is
   bool admitted_ = false, working_ = false, writing_ = false, ended_ = false;
-  bool breaking_ = false, broken_ = false;  // what is written does not leave: to be told, and told
+  bool breaking_ = false, broken_ = false;  // a stuck write is to be given up; was given up
   std::optional<absl::Status> outcome_;
 };
 
@@ -337,8 +337,8 @@ class SendReactor final : public grpc::ServerWriteReactor<Response> {
 
 using AbortStream = std::function<void(const absl::Status&)>;
 
-// A client stream. `make`(AbortStream) gives its Receiver; what it is given ends the stream from
-// any thread, also when the stream has ended.
+// A client stream. `make`(AbortStream) gives its Receiver; the AbortStream ends the stream from any
+// thread, and may also be called after its end.
 template <typename Request, typename Response, typename Make>
 grpc::ServerReadReactor<Request>* ReceiveOnPool(const Method& method,
                                                 grpc::CallbackServerContext* context,

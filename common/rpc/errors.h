@@ -1,6 +1,6 @@
-// Errors on the wire. Inside, an error is an absl::Status; what clients decide by - reason, fields,
-// delay, preconditions - are payloads of it, the messages of google/rpc/error_details.proto. At the
-// border both become google.rpc.Status in `grpc-status-details-bin`, and back.
+// Errors on the wire. Inside, an error is an absl::Status; the details on which clients base decisions -
+// reason, fields, delay, preconditions - are its payloads, messages of google/rpc/error_details.proto.
+// On the wire they travel as google.rpc.Status in `grpc-status-details-bin`.
 #pragma once
 
 #include <absl/status/status.h>
@@ -27,7 +27,7 @@ enum class Reason {
 #undef QUENCH_REASON
 };
 const char* ReasonName(Reason reason);
-// The reason of errors of this code that were given none.
+// The reason for errors of this code that have none of their own.
 Reason DefaultReason(absl::StatusCode code);
 
 struct FieldViolation {
@@ -50,8 +50,8 @@ struct QuotaViolation {
 
 // An error with a reason and the code that the registry gives it.
 absl::Status Error(Reason reason, const std::string& message);
-// Each puts one detail on a status that is not OK. A detail that is there already is replaced;
-// violations are added to those there.
+// Each adds one detail to a status that is not OK. An existing detail of its kind is replaced; violations
+// are added to existing ones.
 absl::Status WithReason(absl::Status status, Reason reason,
                         const std::map<std::string, std::string>& metadata = {});
 absl::Status WithRetryAfter(absl::Status status, std::chrono::milliseconds delay);
@@ -59,7 +59,7 @@ absl::Status WithField(absl::Status status, const FieldViolation& violation);
 absl::Status WithPrecondition(absl::Status status, const PreconditionViolation& violation);
 absl::Status WithQuota(absl::Status status, const QuotaViolation& violation);
 
-// INVALID_ARGUMENT "`field`: `what`" with that one violation.
+// INVALID_ARGUMENT "`field`: `what`" with this one violation.
 absl::Status FieldError(const std::string& field, const std::string& what);
 
 // Details that a status carries; empty if it has none.
@@ -70,13 +70,13 @@ std::vector<FieldViolation> FieldsOf(const absl::Status& status);
 std::vector<PreconditionViolation> PreconditionsOf(const absl::Status& status);
 std::vector<QuotaViolation> QuotasOf(const absl::Status& status);
 
-// Every error gets a reason here. Trailers of more than 8 KiB are refused by some clients: long
-// messages and lists of violations are cut to fit.
+// Every error gets a reason here. Some clients refuse trailers of more than 8 KiB: long messages and
+// lists of violations are cut to fit.
 grpc::Status ToGrpc(const absl::Status& status);
 // Code, message and details as the server gave them.
 absl::Status FromGrpc(const grpc::Status& status);
 
-// The same as a message, whole: where nothing limits its size.
+// The same as a message, uncut, for uses without a limit of size.
 google::rpc::Status ToProto(const absl::Status& status);
 absl::Status FromProto(const google::rpc::Status& status);
 

@@ -1,5 +1,5 @@
-// The events of a streamed call, and their order: `accepted`, then progress, then the result, then
-// the end - with one write outstanding. Knows no gRPC.
+// The events of a streamed call, and their order: `accepted`, then progress, then the result, then the
+// end - with at most one write outstanding. Independent of gRPC.
 #pragma once
 
 #include <absl/status/status.h>
@@ -16,15 +16,15 @@
 
 namespace quench::rpc {
 
-// The wire below. Never called with a lock held; never again after End.
+// The transport below. Never called with a lock held; never again after End.
 template <typename Event>
 class EventTransport {
  public:
   virtual ~EventTransport() = default;
-  // Starts a write; `event` stays as it is until EventSender::OnWritten.
+  // Starts a write; `event` stays unchanged until EventSender::OnWritten.
   virtual void Write(const Event* event) = 0;
   virtual void End(const absl::Status& status) = 0;
-  // Gives up the write that has not left, which then is done: EventSender::OnWritten(false).
+  // Gives up a write that has not been sent, which then ends with EventSender::OnWritten(false).
   virtual void Break() = 0;
 };
 
@@ -38,7 +38,7 @@ struct EventCounters {
   metrics::Counter* heartbeat;
 };
 
-// Holds five events at most, however slow the reader: progress that the reader has not taken is
+// Holds at most five events, however slow the reader: progress that the reader has not yet taken is
 // replaced by newer progress. Thread-safe; the transport must live until its End.
 template <typename Event>
 class EventSender final : public Ticked {
@@ -66,7 +66,7 @@ class EventSender final : public Ticked {
     Advance(std::move(lock), Clock::now());
   }
 
-  // Ends the call: after the result if there is one, which goes out behind what waits.
+  // Ends the call; a result, if there is one, is sent first, after the waiting events.
   void Close(absl::Status status, std::optional<Event> result) {
     std::unique_lock lock(mutex_);
     QUENCH_CHECK(!closed_);
@@ -77,7 +77,7 @@ class EventSender final : public Ticked {
     Advance(std::move(lock), Clock::now());
   }
 
-  // The write that was started has left (`ok`), or nothing can leave any more.
+  // The write in progress has been sent (`ok`), or nothing can be sent any more.
   void OnWritten(bool ok) {
     std::unique_lock lock(mutex_);
     writing_ = false;
@@ -104,7 +104,7 @@ class EventSender final : public Ticked {
   }
 
  private:
-  // Starts what is due, if nothing is on its way.
+  // Starts the next write, if none is in progress.
   void Advance(std::unique_lock<std::mutex> lock, Clock::time_point now) {
     if (writing_ || breaking_ || ended_) return;
     if (!broken_ && TakeNext(now)) {
@@ -141,7 +141,7 @@ class EventSender final : public Ticked {
   const EventCounters counters_;
   std::mutex mutex_;
   std::optional<Event> first_, progress_, last_;
-  Event newest_ = EmptyProgress();  // what a heartbeat repeats
+  Event newest_ = EmptyProgress();  // repeated by a heartbeat
   Event outgoing_;                  // belongs to the transport while writing_
   Clock::time_point last_write_ = Clock::now(), last_progress_ = {};
   absl::Status status_;

@@ -30,24 +30,24 @@ namespace internal {
 using Work = std::function<absl::Status(const StepContext&)>;
 using Resource = std::function<std::string()>;
 
-// Runs `work`, then finishes the call with its status. `resource` is asked for where calls are
+// Runs `work`, then finishes the call with its status. `resource` is called for methods that are
 // audited.
 grpc::ServerUnaryReactor* RunUnary(const Method& method, grpc::CallbackServerContext* context,
                                    const std::string& request_id, Work work, Resource resource);
 
-// As RunUnary, but `work` may return before the outcome is known, and then tells it to its argument:
-// once, on any thread. `fill` writes the response, if the call still waits for it. A caller who goes is
-// answered at once; what he asked for goes on.
+// Like RunUnary, but `work` may return before the outcome is known, and passes it to its argument later,
+// once, on any thread. `fill` writes the response, if the call still waits for it. If the caller goes,
+// the call ends at once, but its work goes on.
 using Fill = std::function<void()>;
 using Outcome = std::function<void(const absl::Status& status, const Fill& fill)>;
 using LateWork = std::function<absl::Status(const StepContext&, Outcome)>;
 grpc::ServerUnaryReactor* RunLate(const Method& method, grpc::CallbackServerContext* context,
                                   const std::string& request_id, LateWork work, Resource resource);
 
-// An operation is its workflow: who looks at the audit finds one name for one thing.
+// Names an operation like its workflow, so that the audit has one name for one thing.
 std::string OneName(const std::string& name);
 
-// Name of the resource that a call is about: in the request or, if the call makes it, the response.
+// Name of a call's resource: in the request or, if the call creates it, in the response.
 template <typename Request, typename Response>
 std::string ResourceOf(const Request& request, const Response& response) {
   if constexpr (requires { request.name(); }) {
@@ -63,7 +63,7 @@ std::string ResourceOf(const Request& request, const Response& response) {
   }
 }
 
-// The tenant that a step is done for.
+// The tenant for which a step runs.
 template <typename Request>
 std::string TenantOf(const Request& request) {
   if constexpr (requires { request.step().tenant(); }) {
@@ -73,7 +73,7 @@ std::string TenantOf(const Request& request) {
   }
 }
 
-// The id that a request itself brings in StepOptions, if it is of a step.
+// The id in a request's StepOptions, if it is a step's.
 template <typename Request>
 std::string RequestIdOf(const Request& request) {
   if constexpr (requires { request.step().request_id(); }) {
@@ -136,13 +136,13 @@ grpc::ServerUnaryReactor* UnaryOnPool(const Method& method, grpc::CallbackServer
       [request, response] { return internal::ResourceOf(*request, *response); });
 }
 
-// A call whose outcome others have later, so that no thread waits for it: handler(const Request&, const
+// A call whose outcome is known later, while no thread waits for it: handler(const Request&, const
 // StepContext&, Answer<Response>), with an answer that is given once, on any thread. The request is
 // valid while the handler runs.
 template <typename Response>
 using Answer = std::function<void(absl::StatusOr<Response>)>;
 
-// The same by those who know only how it ended: the response is empty.
+// The same for calls whose outcome is only a status: the response is empty.
 template <typename Response>
 std::function<void(const absl::Status&)> WithoutContent(const Answer<Response>& answer) {
   return [answer](const absl::Status& status) {

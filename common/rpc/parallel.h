@@ -1,4 +1,4 @@
-// A few tasks at a time.
+// Runs tasks, a few at a time.
 #pragma once
 
 #include <absl/status/status.h>
@@ -12,8 +12,8 @@ namespace quench::rpc {
 
 using Task = std::function<absl::Status(const StepContext&)>;
 
-// Runs all tasks, `parallel` at a time, as parts of `step`; after the first that fails no others
-// begin, and those that run are cancelled. Their progress may come from several threads.
+// Runs all tasks, `parallel` at a time, as parts of `step`; after the first failure no others
+// begin, and running ones are cancelled. Their progress may come from several threads.
 absl::Status RunTasks(const std::vector<Task>& tasks, int parallel, const StepContext& step);
 
 }  // namespace quench::rpc

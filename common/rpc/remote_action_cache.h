@@ -11,9 +11,9 @@
 
 namespace quench::rpc {
 
-// The key of an action becomes the hash of its digest, of 64 bytes: there is no message behind it.
-// Results of Get have their stdout_raw, also where the server keeps it as a blob. Calls are tried
-// again for `retry_time`.
+// The key of an action is used as the hash of its digest, with a size of 64 bytes: there is no such
+// message. Results of Get have stdout_raw, even if the server keeps it as a blob. Calls are retried for
+// `retry_time`.
 class RemoteActionCache : public ActionCache {
  public:
   RemoteActionCache(std::shared_ptr<Channel> channel, std::string instance,

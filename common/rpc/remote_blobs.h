@@ -21,13 +21,13 @@ absl::Status BlobsMissing(const std::vector<BlobId>& blobs);
 
 struct RemoteBlobsOptions {
   std::string instance;  // REAPI's instance name
-  // How long what fails is tried again without getting any further.
+  // How long failing transfers are retried without progress.
   std::chrono::milliseconds retry_time{60'000};
   int parallel = 4;  // transfers at once
 };
 
-// Transfers are resumed where they broke off - uploads also by another process -, verified by their digest, and stop within a second of
-// their step's cancellation. Progress is reported in bytes. Thread-safe.
+// Transfers are resumed where they broke off (uploads also by another process), verified by their digest, and stop
+// within a second of their step's cancellation. Progress is reported in bytes. Thread-safe.
 class RemoteBlobs {
  public:
   RemoteBlobs(std::shared_ptr<Channel> channel, const RemoteBlobsOptions& options);
@@ -37,15 +37,15 @@ class RemoteBlobs {
   absl::Status Reach(const StepContext& step, std::chrono::milliseconds patience);
   absl::StatusOr<std::vector<BlobId>> FindMissing(const std::vector<BlobId>& blobs,
                                                   const StepContext& step);
-  // Uploads those that the server lacks. NOT_FOUND if `from` lacks one.
+  // Uploads the blobs that the server lacks. NOT_FOUND if `from` lacks one.
   absl::Status Upload(BlobSource& from, const std::vector<BlobId>& blobs, const StepContext& step);
-  // Downloads those that `into` lacks: each appears there when it is whole and right. BlobsMissing
-  // names all that the server does not have; the others are in `into` then.
+  // Downloads the blobs that `into` lacks; each appears there once it is complete and verified.
+  // BlobsMissing names all blobs that the server lacks; then the others are in `into`.
   absl::Status Download(const std::vector<BlobId>& blobs, LocalBlobStore& into,
                         const StepContext& step);
-  // One blob through `writer`, which is committed when it has all and what it has is right.
+  // Downloads one blob through `writer`, which is committed once it is complete and verified.
   absl::Status Download(const BlobId& blob, BlobWriter& writer, const StepContext& step);
-  // One blob that is small enough to be held in memory.
+  // Downloads one blob that is small enough to be held in memory.
   absl::StatusOr<std::string> Read(const BlobId& blob, const StepContext& step);
 
  private:

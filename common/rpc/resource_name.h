@@ -1,4 +1,4 @@
-// The names that google.bytestream.ByteStream reads and writes blobs under, as REAPI has them.
+// REAPI's names for blobs that google.bytestream.ByteStream reads and writes.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -19,8 +19,8 @@ struct ResourceName {
 
 std::string FormatResourceName(const ResourceName& name);
 
-// Takes the digest function `sha256` before the hash too, and, as REAPI demands, ignores segments
-// that follow the size of an upload. INVALID_ARGUMENT says what a name lacks; UNIMPLEMENTED for
+// Also accepts the digest function `sha256` before the hash, and, as REAPI requires, ignores segments
+// after the size of an upload. INVALID_ARGUMENT says what a name lacks; UNIMPLEMENTED for
 // other digest functions and compressed blobs.
 absl::StatusOr<ResourceName> ParseReadName(const std::string& text);
 absl::StatusOr<ResourceName> ParseWriteName(const std::string& text);

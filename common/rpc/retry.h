@@ -1,4 +1,4 @@
-// Trying again what failed for a while only.
+// Retries of calls after passing failures.
 #pragma once
 
 #include <absl/status/status.h>
@@ -9,20 +9,20 @@
 
 namespace quench::rpc {
 
-// Whether another try may succeed: UNAVAILABLE, or a server that said after which delay to ask
-// again, or one that broke the call off although nobody here had cancelled it.
+// Whether another try may succeed: the error is UNAVAILABLE, or says when to ask again, or the server
+// broke off the call although it was not cancelled here.
 bool IsTransient(const absl::Status& status);
 
-// One operation's tries.
+// The tries of one operation.
 class Backoff {
  public:
   Backoff(const StepContext& step, std::chrono::milliseconds retry_time)
       : step_(step), retry_time_(retry_time) {}
 
-  // Waits, longer each time, at least as long as the server said; false at once when the retry
+  // Waits, longer each time, at least as long as the server said. Returns false at once if the retry
   // time is used up, and as soon as the step is cancelled.
   bool Wait(const absl::Status& failure);
-  // Something was achieved: the retry time begins anew.
+  // Called after progress: the retry time begins anew.
   void Progressed();
 
  private:

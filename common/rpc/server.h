@@ -1,4 +1,4 @@
-// A gRPC server with what every service of ours has: health per service, reflection, TLS, limits,
+// A gRPC server with the features of all our services: health per service, reflection, TLS, limits,
 // keepalive, drain.
 #pragma once
 
@@ -38,33 +38,33 @@ struct ServerOptions {
   // Clients of a name with several addresses look it up anew when a connection ends.
   std::chrono::milliseconds max_connection_age{60'000};
   std::chrono::milliseconds max_connection_idle{2 * 60 * 60'000};  // without a call
-  // Streams on which the client moves nothing end after this time, by the services' pools. 0:
+  // The services' pools end streams on which the client sends and reads nothing for longer. 0:
   // never.
   std::chrono::milliseconds stream_idle{5 * 60'000};
-  bool reflection = true;                    // says which services there are, to anybody
+  bool reflection = true;                    // lists the services to anybody
   std::string metrics_listen;                // HOST:PORT of /metrics; empty: none
-  std::chrono::milliseconds drain_delay{0};  // NOT_SERVING, and still serving
-  std::chrono::milliseconds grace{10'000};   // what a drain then waits for running calls
+  std::chrono::milliseconds drain_delay{0};  // how long a drain still serves while NOT_SERVING
+  std::chrono::milliseconds grace{10'000};   // how long a drain then waits for running calls
   metrics::Registry* registry = &metrics::Global();
 };
 
 class Server {
  public:
   // Listens and serves `services` (not owned, outliving the server) beside health and reflection.
-  // UNAVAILABLE when the address cannot be taken, INVALID_ARGUMENT when the options are wrong.
+  // UNAVAILABLE if the address is in use, INVALID_ARGUMENT for wrong options.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
                                                        const std::vector<grpc::Service*>& services);
   ~Server();
 
-  // The port taken; 0 for unix sockets.
+  // The port in use; 0 for unix sockets.
   int port() const { return port_; }
   int metrics_port() const { return metrics_ == nullptr ? 0 : metrics_->port(); }
-  // The address for a Channel: `listen` with the port taken.
+  // The address for a Channel: `listen` with the port in use.
   std::string address() const;
 
-  // NOT_SERVING for everyone, and calls as ever for `drain_delay`. Idempotent.
+  // Reports NOT_SERVING, but serves calls as before for `drain_delay`. Idempotent.
   void Announce();
-  // Announce, then no new calls; waits until `end` - default: for `grace` - for running ones and
+  // Announces, then takes no new calls; waits for running ones until `end` - default: for `grace` - and
   // cancels the rest. Idempotent.
   void Drain(std::optional<std::chrono::system_clock::time_point> end = std::nullopt);
 
@@ -84,7 +84,7 @@ class Server {
 // call.
 void BlockTerminationSignals();
 
-// Waits for SIGINT or SIGTERM, and gives it. Needs BlockTerminationSignals().
+// Waits for SIGINT or SIGTERM, and returns it. Needs BlockTerminationSignals().
 int AwaitTermination();
 
 }  // namespace quench::rpc

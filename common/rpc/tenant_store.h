@@ -1,4 +1,4 @@
-// Where the bytes of one tenant lie, for those who read and write them on this machine.
+// The store of one tenant's bytes, for code that reads and writes them on this machine.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -21,38 +21,38 @@ class TenantStore {
  public:
   virtual ~TenantStore() = default;
 
-  // Where bytes are read and written: the store itself, or copies of what is used of it.
+  // The folder in which bytes are read and written: the store itself, or copies of its used blobs.
   virtual LocalBlobStore& local() = 0;
-  // Results of actions; null: none are remembered.
+  // Results of actions; null if none are kept.
   virtual ActionCache* actions() = 0;
-  // Records that services write about blobs, beside results; null: nowhere.
+  // Records that services write about blobs, apart from results; null if none are kept.
   virtual ActionCache* records() = 0;
 
-  // The blobs that the store does not have. Counts as a use of the others.
+  // The blobs that the store lacks. Counts as a use of the others.
   virtual absl::StatusOr<std::vector<BlobId>> Missing(const std::vector<BlobId>& blobs,
                                                       const StepContext& step) = 0;
-  // Sees that they are in `local`. BlobsMissing names all that the store has not.
+  // Brings the blobs into `local`. BlobsMissing names all that the store lacks.
   virtual absl::Status Fetch(const std::vector<BlobId>& blobs, const StepContext& step) = 0;
-  // Puts what lies in `local` where everybody finds it.
+  // Copies the blobs from `local` into the shared store.
   virtual absl::Status Publish(const std::vector<BlobId>& blobs, const StepContext& step) = 0;
-  // As long as it lives, none of them leaves `local` to make room there. Null: none ever does.
+  // While the result lives, none of the blobs is removed from `local` to make room. Null if none ever is.
   virtual std::shared_ptr<void> Hold(const std::vector<BlobId>& blobs) = 0;
 };
 
-// Counts blobs of the store that this process finds damaged, and those that it finds right again.
+// Counts blobs of the store that this process finds damaged, and repaired.
 void CountFindings(LocalBlobStore& store, metrics::CasPlace place, metrics::Registry& registry);
 
-// A folder. `actions` and `records` may be null, or one.
+// A store in a folder. `actions` and `records` may be null, or the same.
 std::shared_ptr<TenantStore> MakeLocalStore(std::shared_ptr<LocalBlobStore> blobs,
                                             std::shared_ptr<ActionCache> actions,
                                             std::shared_ptr<ActionCache> records = nullptr);
 
-// The copies that a process keeps of blobs in a remote store, those of all tenants together: at most
-// `max_bytes`, beside what steps write until they end. The least recently used ones leave, but none
-// that is held. Thread-safe.
+// A process's copies of blobs in a remote store, for all tenants together: at most `max_bytes`, not
+// counting bytes of steps that have not ended. The least recently used copies are removed, but none that
+// is held. Thread-safe.
 class BlobCopies {
  public:
-  // Makes the folder, and that of kDefaultTenant.
+  // Makes the folder, and the folder of kDefaultTenant.
   static absl::StatusOr<std::shared_ptr<BlobCopies>> Open(
       const std::filesystem::path& root, uint64_t max_bytes,
       metrics::Registry& registry = metrics::Global());
@@ -61,11 +61,11 @@ class BlobCopies {
   // One tenant's part.
   absl::StatusOr<std::shared_ptr<LocalBlobStore>> Of(const std::string& tenant);
   std::shared_ptr<void> Hold(const std::vector<BlobId>& blobs);
-  // Down to the limit, so that `room` bytes more fit in. Not more than once a second without `room`.
+  // Removes copies down to the limit, so that `room` more bytes fit. At most once a second if `room` is 0.
   void Trim(uint64_t room = 0);
 
  private:
-  // Outlives the copies with those who hold some.
+  // Shared with the holders of copies, which may outlive this object.
   struct Held {
     std::mutex mutex;
     std::map<std::string, int> counts;  // by hash

@@ -8,25 +8,25 @@
 
 namespace quench::rpc {
 
-// The tenant of calls where no token is required and the request names none.
+// The tenant of calls if no token is required and the request names none.
 inline constexpr char kDefaultTenant[] = "default";
-// Tokens of this tenant speak for all of them: the gateway's towards services, and theirs towards
-// the gateway's blobs and its action cache, which nobody else writes.
+// Tokens of this tenant act for all tenants: the gateway's token at services, and their tokens for the
+// gateway's blobs and its action cache, which nobody else writes.
 inline constexpr char kGatewayTenant[] = "gateway";
 
 // 1 to 63 lower-case letters, digits and `-`: tenants become names of folders.
 bool IsTenant(const std::string& name);
 
-// The tenant whose things a call is about. `caller`: the tenant of its token, "" where no token is
-// required; `named`: by the request, "" for the caller's own. Callers who speak for all and name no
-// tenant mean kDefaultTenant. INVALID_ARGUMENT for an invalid name, PERMISSION_DENIED for another
+// The tenant that a call acts for. `caller`: the tenant of its token, "" if no token is required;
+// `named`: the tenant named by the request, "" for the caller's own. Callers that act for all tenants and
+// name none mean kDefaultTenant. INVALID_ARGUMENT for an invalid name, PERMISSION_DENIED for another
 // tenant.
 absl::StatusOr<std::string> TenantOfCall(const std::string& caller, const std::string& named);
 
-// One tenant's part of a folder; that of kDefaultTenant is the folder itself.
+// One tenant's part of a folder; kDefaultTenant's is the folder itself.
 std::filesystem::path TenantFolder(const std::filesystem::path& root, const std::string& tenant);
 
-// Where those who write into the folder share the account of its space.
+// The file in which processes that write into the folder share the account of its space.
 std::filesystem::path SpaceFile(const std::filesystem::path& root);
 
 // A tenant's instance name at a Remote Execution API server. `configured` "": the tenant's name,

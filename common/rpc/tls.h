@@ -18,21 +18,21 @@ namespace quench::rpc {
 struct TlsFiles {
   std::filesystem::path certificate;  // the chain, its own certificate first; with `key`
   std::filesystem::path key;
-  std::filesystem::path ca;  // whom to believe; empty: nobody (servers), the system's (clients)
+  std::filesystem::path ca;  // trusted authorities; empty: none (servers), the system's (clients)
   bool require_client_certificate = false;  // servers, with `ca`: mTLS
   std::chrono::seconds refresh{10};         // how soon a change is seen
 };
 
-// Both look at the files first: INVALID_ARGUMENT says which is missing, malformed, expired or does
-// not belong to the other. A server needs certificate and key, a client `ca` or nothing.
+// Both check the files first: INVALID_ARGUMENT says which is missing, malformed, expired or does not
+// match the other. A server needs certificate and key, a client `ca` or nothing.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerTls(const TlsFiles& files);
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelTls(const TlsFiles& files);
 
-// For a server's own health check: shows the server's certificate to it, and takes what it shows
-// whatever its name, which need not be that of loopback. Not for calls that carry anything.
+// For a server's own health check: presents the server's certificate to the server itself, and accepts
+// the certificate it presents whatever its name, which need not be loopback's. Not for other calls.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> OwnTls(const TlsFiles& files);
 
-// When the first certificate of the file expires.
+// The time at which the first certificate of the file expires.
 absl::StatusOr<std::chrono::system_clock::time_point> CertificateExpiry(
     const std::filesystem::path& path);
 

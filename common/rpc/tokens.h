@@ -1,4 +1,4 @@
-// Bearer tokens: the server's list of whose token is whose, and the one that a client brings.
+// Bearer tokens: the server's list of tokens and their tenants, and the token that a client sends.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -16,13 +16,13 @@
 
 namespace quench::rpc {
 
-// A file with a line `TENANT SHA256 [EXPIRY]` for each token, the hash in lower-case hex, the expiry
-// as RFC 3339 has times or dates (which end at 00:00 UTC); a tenant may have several. Empty lines and those that begin with # are left out. Read again when it changes; a
-// change that cannot be read leaves the tokens as they were and is logged. Thread-safe.
+// A file with a line `TENANT SHA256 [EXPIRY]` for each token: the hash in lower-case hex, the expiry an RFC 3339 time,
+// or a date (which ends at 00:00 UTC); a tenant may have several. Empty lines and lines that begin with # are skipped.
+// Read again when it changes; a change that cannot be read leaves the tokens as they were and is logged. Thread-safe.
 class TokenList {
  public:
   // INVALID_ARGUMENT names the line; a file without tokens is an error too. `optional`: calls without
-  // a token are of kDefaultTenant.
+  // a token belong to kDefaultTenant.
   static absl::StatusOr<std::unique_ptr<TokenList>> Open(const std::filesystem::path& path);
 
   // The tenant of the token in an `authorization` header's value, which is empty when the call has

@@ -1,4 +1,4 @@
-// A unary call as part of a step, tried again while its failure may pass.
+// A unary call as part of a step, retried while its failure may pass.
 #pragma once
 
 #include "common/base/status.h"

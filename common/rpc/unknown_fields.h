@@ -9,8 +9,8 @@ class Message;
 
 namespace quench::rpc {
 
-// UNIMPLEMENTED with UNKNOWN_FIELD where `message`, or one within it, has fields that this program's
-// descriptors lack: what they ask for would not be done. The error has the path of each
+// UNIMPLEMENTED with UNKNOWN_FIELD if `message`, or one within it, has fields that this program's
+// descriptors lack, because they would be ignored. The error has the path of each
 // (`spec.steps[2].compile.compile_options.4000`; the last part is the field's number).
 absl::Status CheckKnownFields(const google::protobuf::Message& message);
 

@@ -14,7 +14,7 @@ class WatchedFile {
  public:
   explicit WatchedFile(std::filesystem::path path) : path_(std::move(path)) {}
 
-  // The contents if the file is not what it was at the last call, nothing if it is. A file that
+  // The contents if the file has changed since the last call, otherwise nothing. A file that
   // cannot be read is an error once for each change. Costs one stat when nothing changed.
   std::optional<absl::StatusOr<std::string>> Changed();
   const std::filesystem::path& path() const { return path_; }

@@ -1,12 +1,12 @@
-// How much of a stream may be on its way.
+// The amount of a stream that may be in transit.
 #pragma once
 
 #include <grpc/grpc.h>
 
 namespace quench::rpc {
 
-// By its own measure gRPC takes 16 MiB and more of each stream before anybody asks for it: memory
-// that a receiver who is slower than the network never sees. Two chunks keep a link of 100 ms busy
+// By default gRPC receives 16 MiB and more of each stream before the receiver asks for it, memory that a
+// receiver slower than the network cannot account for. Two chunks keep a link of 100 ms busy
 // at 20 MB/s for each stream. `set`(name, value) sets a channel argument.
 template <typename Set>
 void SetWindow(Set set) {
