@@ -16,19 +16,19 @@ namespace quench {
 inline constexpr uint64_t kMaxActionBytes = uint64_t{4} << 20;
 
 // Keys are 64 lower-case hex characters; values are serialised ActionResults of
-// build.bazel.remote.execution.v2, by convention: nothing here looks into them. Thread-safe.
+// build.bazel.remote.execution.v2, by convention: this code does not look into them. Thread-safe.
 class ActionCache {
  public:
   virtual ~ActionCache() = default;
-  // Nothing when the key is not known.
+  // The value; nothing if the key is not known.
   virtual absl::StatusOr<std::optional<std::string>> Get(const std::string& key,
                                                          const StepContext& step) = 0;
-  // Replaces what is there. RESOURCE_EXHAUSTED for values of more than kMaxActionBytes.
+  // Replaces an existing value. RESOURCE_EXHAUSTED for values of more than kMaxActionBytes.
   virtual absl::Status Put(const std::string& key, const std::string& value,
                            const StepContext& step) = 0;
 };
 
-// In a folder: `ac/ab/<key>` beside a store's blobs. Processes may share it.
+// A cache in a folder: `ac/ab/<key>`, next to a store's blobs. Processes may share it.
 class LocalActionCache : public ActionCache {
  public:
   // Above `max_bytes`, least recently used entries are removed.
@@ -48,7 +48,7 @@ class LocalActionCache : public ActionCache {
 
   const std::filesystem::path folder_;
   const uint64_t max_bytes_;
-  std::atomic<uint64_t> bytes_{0};  // at most what lies there, unless others write too
+  std::atomic<uint64_t> bytes_{0};  // at most those in the folder, unless others write too
 };
 
 }  // namespace quench

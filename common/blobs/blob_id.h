@@ -1,4 +1,4 @@
-// How a blob is named where its size is known beforehand, as in REAPI.
+// The name of a blob whose size is known beforehand, as in REAPI.
 #pragma once
 
 #include <compare>

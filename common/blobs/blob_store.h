@@ -29,9 +29,9 @@ class BlobReader {
   BlobReader& operator=(const BlobReader&) = delete;
 
   uint64_t size() const { return size_; }
-  // Fills `into`, which must lie within the blob. DATA_LOSS when the file is shorter than it was.
+  // Fills `into`, which must lie within the blob. DATA_LOSS if the file has become shorter.
   absl::Status ReadAt(uint64_t offset, std::span<std::byte> into) const;
-  // The file that it reads.
+  // The file that the reader reads.
   int fd() const { return fd_; }
   const std::filesystem::path& path() const { return path_; }
 
@@ -46,17 +46,17 @@ class BlobWriter {
  public:
   virtual ~BlobWriter() = default;
   virtual absl::Status Append(std::span<const std::byte> bytes) = 0;
-  // All of another blob; writers of files copy it as CopyRange does.
+  // Appends all of another blob; writers of files copy it like CopyRange.
   virtual absl::Status AppendAll(const BlobReader& from, const StepContext& step);
   virtual uint64_t size() const = 0;
   // Makes the blob visible and returns its digest. A writer destroyed before Commit leaves nothing
   // behind.
   virtual absl::StatusOr<std::string> Commit() = 0;
-  // Commit if the bytes are those of `id`, else INVALID_ARGUMENT, and nothing is left behind.
+  // Like Commit if the bytes are those of `id`; otherwise INVALID_ARGUMENT, and nothing is left behind.
   virtual absl::Status CommitAs(const BlobId& id) = 0;
 };
 
-// INVALID_ARGUMENT: what a writer has is not what was to be committed.
+// INVALID_ARGUMENT for a writer whose bytes are not those to be committed.
 absl::Status WrongBlob(const std::string& digest, uint64_t size, const BlobId& expected);
 
 class BlobStore {
@@ -70,11 +70,11 @@ class BlobStore {
   absl::StatusOr<std::string> Put(std::span<const std::byte> bytes);
 };
 
-// Where blobs are read from.
+// A source of blobs.
 class BlobSource {
  public:
   virtual ~BlobSource() = default;
-  // NOT_FOUND also when the blob has another size.
+  // NOT_FOUND also if the blob's size differs.
   virtual absl::StatusOr<std::unique_ptr<BlobReader>> OpenReader(const BlobId& id) = 0;
 };
 
@@ -84,12 +84,12 @@ struct BlobStat {
   uint64_t limit_bytes = 0;
 };
 
-// Blobs in a folder: `blobs/sha256/ab/<digest>`, mode 0444. Write, verify, fsync, rename, fsync the
-// folder. Processes may share it. The leftovers of a writer that crashed are removed by the next
-// Open, RemoveAbandoned or Prune of any of them.
+// Blobs in a folder: `blobs/sha256/ab/<digest>`, mode 0444. Each is written, verified, fsynced and
+// renamed, then its folder is fsynced. Processes may share the folder. The leftovers of a writer that
+// crashed are removed by the next Open, RemoveAbandoned or Prune of any process.
 class LocalBlobStore : public BlobStore, public BlobSource {
  public:
-  // Makes the folders, and prunes when more than `limit_bytes` lie there; writes are not limited.
+  // Makes the folders, and prunes if they hold more than `limit_bytes`; writes are not limited.
   static absl::StatusOr<std::shared_ptr<LocalBlobStore>> Open(const std::filesystem::path& root,
                                                               uint64_t limit_bytes = uint64_t{20}
                                                                                      << 30);
@@ -97,10 +97,10 @@ class LocalBlobStore : public BlobStore, public BlobSource {
   // stores may share, are RESOURCE_EXHAUSTED. Null: no limit.
   static absl::StatusOr<std::shared_ptr<LocalBlobStore>> Open(const std::filesystem::path& root,
                                                               std::shared_ptr<BlobSpace> space);
-  // For a process that is not trusted with a store: blobs are read in the folder `lent`, without
-  // looking at their bytes, unless they are in the folder `drafts`, to which new ones are written
-  // under their digests, neither flushed nor read-only. The owner of the two folders lends and
-  // adopts.
+  // A store for an untrusted process: blobs are read from the folder `lent`, without checking their
+  // bytes, or from the folder `drafts`, to which new ones are written under their digests, neither
+  // flushed nor read-only. The owner of the two folders lends blobs to the first, and adopts those in
+  // the second.
   static std::shared_ptr<LocalBlobStore> OpenDrafts(const std::filesystem::path& drafts,
                                                     const std::filesystem::path& lent,
                                                     std::shared_ptr<BlobSpace> space);
@@ -108,8 +108,8 @@ class LocalBlobStore : public BlobStore, public BlobSource {
   static std::filesystem::path DefaultRoot();
 
   absl::StatusOr<std::unique_ptr<BlobWriter>> Create() override;
-  // Both look at all bytes of a file that this process has neither written nor looked at before; a
-  // damaged one is removed, and NOT_FOUND from then on.
+  // Both check all bytes of a file that this process has neither written nor checked before; a damaged
+  // one is removed, and NOT_FOUND from then on.
   absl::StatusOr<std::shared_ptr<const FileMapping>> Open(const std::string& digest) override;
   absl::StatusOr<std::unique_ptr<BlobReader>> OpenReader(const BlobId& id) override;
   bool Contains(const std::string& digest) override;
@@ -117,33 +117,33 @@ class LocalBlobStore : public BlobStore, public BlobSource {
   std::optional<uint64_t> SizeOf(const std::string& digest) const;
   // Whether the blob is there with this size; counts as a use of it.
   bool Use(const BlobId& id);
-  // The same for a caller that is about to read it: a damaged one is not there.
+  // The same for a caller that is about to read it: a damaged blob counts as absent.
   bool UseRight(const BlobId& id);
-  // Told of damaged blobs, and of those that are right again, as far as this process reads and writes.
+  // Sets the listener for damaged and repaired blobs, among those that this process reads or writes.
   void OnFinding(std::function<void(quench::blobs::Finding)> listener) {
     verified_->SetListener(std::move(listener));
   }
-  // Looks at blobs in the order of their digests, those after `*cursor`, until `bytes` are read;
-  // the cursor is empty after the last. Removes damaged ones; returns what was.
+  // Checks blobs in the order of their digests, beginning after `*cursor`, until `bytes` are read; the
+  // cursor is empty after the last. Removes damaged ones; returns what it removed.
   absl::StatusOr<BlobStat> Scrub(uint64_t bytes, std::string* cursor);
-  // Makes a blob of a file that only the caller knows and has finished: it is moved where it lies in
-  // the store's file system, else copied, and gone afterwards.
+  // Makes a blob of a finished file that only the caller uses: it is moved if it is on the store's file
+  // system, otherwise copied, and no longer at `file` afterwards.
   absl::StatusOr<BlobId> Adopt(const std::filesystem::path& file, const StepContext& step);
-  // The same, if the file has the bytes of `id`, else INVALID_ARGUMENT.
+  // The same if the file has the bytes of `id`; otherwise INVALID_ARGUMENT.
   absl::Status AdoptAs(const BlobId& id, const std::filesystem::path& file,
                        const StepContext& step);
 
-  // Puts the blob into `folder`, by its digest: a link, so that it stays the file that it is when the store
-  // replaces or removes its own; a copy where the file system has no links, or not between the two.
+  // Puts the blob into `folder`, named by its digest: as a hard link, which stays valid when the store replaces or
+  // removes its own file, or as a copy if no link between the two folders is possible.
   absl::Status Lend(const BlobId& id, const std::filesystem::path& folder);
 
   absl::StatusOr<BlobStat> Stat() const;
-  // Removes what writers have left that ended in the middle; files that are being written stay.
+  // Removes the files of writers that ended without finishing; files being written stay.
   void RemoveAbandoned();
   // Removes least recently used blobs until at most `keep_bytes` remain; returns what was removed.
   absl::StatusOr<BlobStat> Prune(uint64_t keep_bytes);
 
-  // Where the blob lies, if it is there.
+  // The path of the blob, if it is there.
   std::filesystem::path PathOf(const std::string& digest) const;
   const std::filesystem::path& root() const { return root_; }
   std::filesystem::path blobs() const { return root_ / "blobs" / "sha256"; }
@@ -154,20 +154,20 @@ class LocalBlobStore : public BlobStore, public BlobSource {
       : root_(std::move(root)), limit_bytes_(limit_bytes), space_(std::move(space)) {}
   friend class Upload;
   std::filesystem::path Temporaries() const { return drafts_.empty() ? root_ / "tmp" : drafts_; }
-  // A writer whose bytes are those of `file`, which it takes over: the file is gone then.
+  // A writer with the bytes of `file`, which it takes over: the file is no longer there afterwards.
   absl::StatusOr<std::unique_ptr<BlobWriter>> TakeOver(const std::filesystem::path& file,
                                                        const StepContext& step);
   bool IsRight(const std::string& digest, int fd);
   bool Look(const std::string& digest, int fd);
-  // Records a blob that was just stored as right.
+  // Records that a blob that was just stored is undamaged.
   static void AddRight(const std::filesystem::path& path, quench::blobs::VerifiedFiles* verified);
 
-  std::filesystem::path root_;  // with drafts: of what is lent
+  std::filesystem::path root_;  // with `drafts_`: the folder `lent`
   uint64_t limit_bytes_;
   std::shared_ptr<BlobSpace> space_;
   std::shared_ptr<quench::blobs::VerifiedFiles> verified_ =
       std::make_shared<quench::blobs::VerifiedFiles>();
-  std::filesystem::path drafts_;  // "" for who is trusted with the store
+  std::filesystem::path drafts_;  // "" for a trusted process
 };
 
 }  // namespace quench

@@ -15,7 +15,7 @@ std::string Sha256Hex(std::span<const std::byte> bytes);
 std::string Sha256Hex(std::string_view text);
 
 class Sha256;
-// Runs `work` and hashes meanwhile.
+// Runs `work` while hashing.
 void HashBeside(std::span<const std::byte> bytes, Sha256* sha, const std::function<void()>& work);
 
 // Whether `text` has the form of a digest: 64 lower-case hex characters.
@@ -29,7 +29,7 @@ class Sha256 {
   Sha256& operator=(Sha256&&) noexcept;
   void Update(std::span<const std::byte> bytes);
   void Update(std::string_view text);
-  Sha256 Copy() const;      // goes on from here by itself
+  Sha256 Copy() const;      // a copy that continues independently
   std::string HexDigest();  // ends the computation
 
  private:

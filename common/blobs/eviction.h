@@ -1,5 +1,5 @@
-// Choice of the blobs that are removed when blob folders grow too large, and of those that never
-// are.
+// The choice of blobs to remove when blob folders grow too large, and of blobs that are never
+// removed.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -17,15 +17,15 @@ struct EvictionLimits {
   // Above `high` bytes, blobs are removed until `low` remain.
   uint64_t low = 0;
   uint64_t high = 0;
-  // Blobs used within `spare` stay, unless more than `max` bytes would: somebody may just be about
-  // to name what he found there.
+  // Blobs used within `spare` stay, unless they are more than `max` bytes: a client may be about to
+  // name blobs that it found there.
   uint64_t max = 0;
   std::chrono::seconds spare{300};
 };
 
 struct EvictableStore {
   LocalBlobStore* store = nullptr;
-  // Blobs that must stay, whatever the limits say; called from Evict. Null: none.
+  // Whether a blob must stay, whatever the limits; called from Evict. Null: none must.
   std::function<bool(const std::string& hash)> pinned;
 };
 

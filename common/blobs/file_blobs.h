@@ -1,4 +1,4 @@
-// Files of a user as blobs, read where they lie and written where they belong: nothing is copied.
+// A user's files as blobs, read and written in their own places: nothing is copied.
 #pragma once
 
 #include <sys/stat.h>
@@ -14,16 +14,16 @@ namespace quench {
 
 class FileBlobs final : public BlobSource {
  public:
-  // `digests`: what is remembered of files; null: each is read.
+  // `digests`: remembered digests of files; null: each file is read.
   explicit FileBlobs(const FileDigests* digests = nullptr) : digests_(digests) {}
 
   // Reads the file for its digest, unless that is known; `step` is told how many bytes were read.
   absl::StatusOr<BlobId> Add(const std::filesystem::path& file, const StepContext& step);
   absl::StatusOr<std::unique_ptr<BlobReader>> OpenReader(const BlobId& id) override;
-  // ABORTED when a file is not what it was when it was added, by its size and time: what was read
-  // of it meanwhile may have another digest.
+  // ABORTED if a file's size or time has changed since it was added: bytes read from it meanwhile may
+  // have another digest.
   absl::Status CheckUnchanged() const;
-  // Forgets the digests that were remembered, not read; whether there were any.
+  // Forgets the digests that were remembered rather than computed; returns whether there were any.
   bool ForgetRemembered() const;
 
  private:
@@ -36,7 +36,7 @@ class FileBlobs final : public BlobSource {
   std::map<BlobId, File> files_;
 };
 
-// A blob on its way to be a file of the user, which appears whole and right or not at all.
+// Writes a blob as a file of the user, which appears complete and verified, or not at all.
 class FileBlobWriter final : public BlobWriter {
  public:
   static absl::StatusOr<std::unique_ptr<FileBlobWriter>> Create(const std::filesystem::path& path);
@@ -51,7 +51,7 @@ class FileBlobWriter final : public BlobWriter {
   explicit FileBlobWriter(std::unique_ptr<AtomicFile> file) : file_(std::move(file)) {}
   const std::unique_ptr<AtomicFile> file_;
   Sha256 sha_;
-  absl::Status failure_;  // the first; nothing is committed after it
+  absl::Status failure_;  // the first failure; nothing is committed after it
 };
 
 }  // namespace quench

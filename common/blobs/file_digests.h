@@ -12,26 +12,26 @@
 
 namespace quench {
 
-// A file is the one that was hashed when device, inode, size, mtime and ctime say so: a program may set
-// mtime, the kernel alone sets ctime. Within the clock's granularity a second change leaves no trace,
-// so that what changed less than two seconds before it was hashed is not remembered (Git calls such
-// files racily clean). Processes may share the file; one may lose what another adds, which costs another
-// look and nothing else. Failures to read or write it are not errors: it has just forgotten.
+// A file is recognized by its device, inode, size, mtime and ctime: programs may set mtime, but only the
+// kernel sets ctime. Within the clock's granularity a second change leaves no trace; therefore the digest
+// of a file that changed less than two seconds before it was hashed is not remembered (Git calls such
+// files racily clean). Processes may share the list of digests; one may lose entries that another adds,
+// which only costs another hash. Failures to read or write the list are not errors: it counts as empty.
 class FileDigests {
  public:
-  static constexpr off_t kWorthwhileBytes = off_t{1} << 20;  // smaller files are hashed in no time
+  static constexpr off_t kWorthwhileBytes = off_t{1} << 20;  // smaller files are hashed quickly
   static constexpr size_t kMost = 1000;                      // the oldest are forgotten
 
-  // `path`: where they are kept, beneath folders that exist.
+  // `path`: the file with the digests, in an existing folder.
   explicit FileDigests(std::filesystem::path path) : path_(std::move(path)) {}
 
   std::optional<std::string> Find(const struct stat& file) const;
-  // `hashed`: the time when somebody began to read the file. Replaces what is known of it.
+  // `hashed`: the time at which reading of the file began. Replaces the file's entry.
   void Add(const struct stat& file, const timespec& hashed, const std::string& digest) const;
   void Forget(const struct stat& file) const;
 
  private:
-  using Entry = std::pair<std::string, std::string>;  // what identifies the file, digest
+  using Entry = std::pair<std::string, std::string>;  // the file's identity, its digest
   std::vector<Entry> Read() const;
   void Write(const std::vector<Entry>& entries) const;
 

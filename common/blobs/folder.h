@@ -35,19 +35,19 @@ absl::Status MakeFolders(const std::filesystem::path& path);
 absl::Status SyncFolder(const std::filesystem::path& path);
 absl::Status WriteAllAt(int fd, std::span<const std::byte> bytes, uint64_t offset,
                         const std::filesystem::path& path);
-// WriteAllAt, and `bytes` are hashed meanwhile, also when they cannot be written.
+// Like WriteAllAt, but also hashes `bytes` meanwhile, even if they cannot be written.
 absl::Status WriteHashedAt(int fd, std::span<const std::byte> bytes, uint64_t offset, Sha256* sha,
                            const std::filesystem::path& path);
 // The first `size` bytes of a file, piece by piece: each is hashed while `copy` takes it elsewhere.
 absl::Status CopyHashed(
     const FileRange& from, uint64_t size, Sha256* sha, const StepContext& step,
     const std::function<absl::Status(const FileRange& piece, uint64_t size)>& copy);
-// Reads `into` whole; `*read` is less only at the end of the file.
+// Fills `into`; `*read` is less than its size only at the end of the file.
 absl::Status ReadAllAt(int fd, uint64_t offset, std::span<std::byte> into, size_t* read,
                        const std::filesystem::path& path);
 
-// Gives a complete file at `temporary` its place in the folder `blobs`: read-only, on the disk,
-// renamed, the folder on the disk too. Open, and thus locked, until it has its place.
+// Moves a complete file from `temporary` to its place in the folder `blobs`: makes it read-only, flushes
+// and renames it, and flushes the folder. The file stays open, and thus locked, until it is in place.
 absl::Status Publish(UniqueFd fd, const std::filesystem::path& temporary,
                      const std::filesystem::path& blobs, const std::string& digest);
 
@@ -55,7 +55,7 @@ struct StoredFile {
   std::filesystem::path path;
   uint64_t bytes = 0;
   timespec used{};
-  uint64_t reserved = 0;  // of ListFiles: with space that no byte was written to yet
+  uint64_t reserved = 0;  // by ListFiles: including space that is allocated but not yet written
 };
 // Orders by last use.
 bool UsedBefore(const StoredFile& a, const StoredFile& b);
@@ -69,11 +69,11 @@ std::vector<StoredFile> ListFiles(const std::filesystem::path& folder);
 // Marks a file as used now: the files' own time stamps carry the order of use.
 void MarkUsed(const std::filesystem::path& path);
 
-// A new file in `folder`, open for writing and locked: RemoveAbandoned lets it be as long as that
-// lasts, in whichever process. `path` is where it lies.
+// A new file in `folder`, open for writing and locked: while it is locked, RemoveAbandoned of any process
+// keeps it. `path` is its path.
 absl::StatusOr<UniqueFd> MakeTemporary(const std::filesystem::path& folder,
                                        std::filesystem::path* path);
-// Removes the files of `folder` whose writers have ended without a word, by a crash perhaps.
+// Removes the files of `folder` whose writers have ended without finishing, for example by a crash.
 void RemoveAbandoned(const std::filesystem::path& folder);
 
 }  // namespace quench::blobs

@@ -1,4 +1,4 @@
-// How much one or more blob folders may hold together.
+// The space that one or more blob folders may take together.
 #pragma once
 
 #include <absl/status/status.h>
@@ -34,16 +34,16 @@ class BlobSpace {
   BlobSpace(const BlobSpace&) = delete;
   BlobSpace& operator=(const BlobSpace&) = delete;
 
-  // As the owner of the account in `file`, for the followers there are and will be.
+  // Becomes the owner of the account in `file`, for present and future followers.
   absl::Status Share(const std::filesystem::path& file);
-  // As a follower: the limits are the owner's, as soon as there is one; nothing is measured here. A write
-  // that does not fit asks the owner for room, and waits for it three seconds at most. Before this, no
-  // other method but those of the constructor's values.
+  // Becomes a follower: the limits are the owner's, as soon as there is one; nothing is measured here. A
+  // write that does not fit asks the owner for room, and waits for it at most three seconds. Called before
+  // any other method, except getters of the constructor's values.
   void Follow(const std::filesystem::path& file);
   // The file that this process follows, for its children; "" if none.
   const std::filesystem::path& followed() const { return followed_; }
 
-  // The root of a store: its blobs and its unfinished files count. The first one's disk is theirs.
+  // Adds the root of a store: its blobs and its unfinished files count. All roots are on the first's disk.
   void AddRoot(const std::filesystem::path& root);
   // Called before a write is refused, by one thread at a time: removes blobs that can be spared
   // until `bytes` more bytes fit in. Null: none can be spared.
@@ -51,34 +51,34 @@ class BlobSpace {
   // Makes the room that followers have asked for since the last call, if any.
   void MakeRoomForFollowers();
 
-  // Before bytes are written. RESOURCE_EXHAUSTED, as a full disk has it, if there would be more than
-  // the limit, or less than the reserve left on the disk.
+  // Called before bytes are written. RESOURCE_EXHAUSTED, like a full disk, if they would exceed the limit
+  // or leave less than the reserve on the disk.
   absl::Status Take(uint64_t bytes);
-  // Bytes that were taken and are not stored after all.
+  // Gives back bytes that were taken and not stored.
   void Give(uint64_t bytes);
-  // Looks at the folders; returns what they hold.
+  // Measures the folders; returns their bytes.
   uint64_t Measure();
 
-  // As far as is known.
+  // The used bytes, as far as known.
   uint64_t used();
   uint64_t max_bytes() const { return max_bytes_; }
-  // The owner's, where there is one.
+  // The reserve; the owner's if there is an owner.
   uint64_t reserve();
-  // Bytes left on the disk for blobs: without the reserve. kNoLimit when unknown.
+  // Bytes left on the disk for blobs, without the reserve. kNoLimit if unknown.
   uint64_t FreeOnDisk();
-  // Bytes of the reserve that others have taken.
+  // Bytes by which others have used up the reserve.
   uint64_t MissingOfReserve();
 
  private:
-  // As it lies in the file.
+  // The account as stored in the file.
   struct Account {
     uint64_t magic = 0;
     uint64_t max = kNoLimit;
     uint64_t reserve = 0;
     uint64_t used = 0;
-    uint64_t taken = 0;    // in all, by everybody
-    uint64_t wanted = 0;   // the largest of what followers ask for
-    uint64_t answers = 0;  // how often the owner has answered them
+    uint64_t taken = 0;    // in total, by all processes
+    uint64_t wanted = 0;   // the largest request of a follower
+    uint64_t answers = 0;  // number of times that the owner has answered
     bool operator==(const Account&) const = default;
   };
   template <typename Change>
@@ -95,7 +95,7 @@ class BlobSpace {
   std::mutex mutex_;
   std::filesystem::path followed_;
   int file_ = -1;  // the shared account
-  Account own_;    // without one
+  Account own_;    // the account without a file
   std::vector<std::filesystem::path> roots_;
   std::chrono::steady_clock::time_point measured_{};
 };

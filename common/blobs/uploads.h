@@ -1,4 +1,4 @@
-// Uploads that survive: broken connections, and restarts of this process.
+// Uploads that survive broken connections and restarts of this process.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -22,8 +22,8 @@ struct UploadFile;
 }
 class Uploads;
 
-// One writer of an upload; at most one is not aborted. Not thread-safe, except against the writer
-// that takes over. Committed bytes stay when the writer goes.
+// A writer of an upload; at most one of an upload's writers is not aborted. Not thread-safe, except
+// against the writer that takes over. Committed bytes stay when the writer is destroyed.
 class Upload {
  public:
   Upload(Uploads* uploads, std::shared_ptr<internal::UploadFile> file, uint64_t turn);
@@ -31,17 +31,17 @@ class Upload {
   Upload(const Upload&) = delete;
   Upload& operator=(const Upload&) = delete;
 
-  // Bytes that need not be sent again.
+  // The number of bytes that need not be sent again.
   uint64_t committed() const;
-  // Whether the blob is in the store, by this upload or another one: nothing is left to do.
+  // Whether the blob is in the store, by this upload or another one, so that nothing is left to do.
   bool complete();
 
-  // `bytes` belong at `offset`; those that are committed already are skipped. OUT_OF_RANGE beyond
-  // what is committed, ABORTED once another writer has taken over, INVALID_ARGUMENT for more bytes
-  // than the blob has (and the upload is gone). After another error what was committed stays.
+  // Writes `bytes` at `offset`; those already committed are skipped. OUT_OF_RANGE for an offset beyond the
+  // committed bytes, ABORTED once another writer has taken over, INVALID_ARGUMENT for more bytes than the
+  // blob has (which discards the upload). After any other error committed bytes stay.
   absl::Status Append(uint64_t offset, std::span<const std::byte> bytes);
-  // Verifies and makes the blob visible. INVALID_ARGUMENT if bytes are missing or are not those of
-  // the digest; the upload is gone then.
+  // Verifies and makes the blob visible. INVALID_ARGUMENT if bytes are missing or do not have
+  // the digest, which discards the upload.
   absl::Status Finish();
 
  private:
@@ -52,12 +52,12 @@ class Upload {
   const uint64_t turn_;
 };
 
-// The unfinished uploads of a store: `uploads/<id>-<hash>-<size>` in its folder, whose size is what
-// is committed, and whose space is reserved. One process at a time. Thread-safe.
+// The unfinished uploads of a store: files `uploads/<id>-<hash>-<size>` in its folder, whose sizes are
+// the committed bytes, and whose space is reserved. One process at a time. Thread-safe.
 class Uploads {
  public:
-  // `keep`: how long an upload waits for its next writer. `max_bytes`: of all unfinished ones; for
-  // more, those that wait are dropped, longest waiting first.
+  // `keep`: how long an upload waits for its next writer. `max_bytes`: limit for all unfinished
+  // ones; beyond it, waiting uploads are dropped, the longest waiting first.
   static absl::StatusOr<std::unique_ptr<Uploads>> Open(
       std::shared_ptr<LocalBlobStore> store, std::chrono::seconds keep = std::chrono::hours(1),
       uint64_t max_bytes = BlobSpace::kNoLimit);
@@ -67,17 +67,16 @@ class Uploads {
     uint64_t committed = 0;
     bool complete = false;
   };
-  // An upload that nobody began has committed nothing.
+  // The committed bytes; 0 for an upload that was never begun.
   absl::StatusOr<State> Query(const std::string& upload_id, const BlobId& id);
 
-  // Takes over from the writer there may be, whose next call is ABORTED; its `on_taken_over` is
-  // called, from this thread. After a restart, what is committed is hashed again here.
-  // RESOURCE_EXHAUSTED without space for the whole blob, or when it and those that have a writer are
-  // above `max_bytes`.
+  // Takes over from a present writer, if any, whose next call is ABORTED; its `on_taken_over` is called
+  // on this thread. After a restart, this hashes the committed bytes again. RESOURCE_EXHAUSTED if there is
+  // no space for the whole blob, or if it and the uploads with a writer exceed `max_bytes`.
   absl::StatusOr<std::unique_ptr<Upload>> Begin(const std::string& upload_id, const BlobId& id,
                                                 std::function<void()> on_taken_over = {});
 
-  // Removes uploads that wait too long; returns how many.
+  // Removes uploads that have waited too long; returns their number.
   int DropExpired();
 
  private:
@@ -97,7 +96,7 @@ class Uploads {
   const uint64_t max_bytes_;
   std::mutex opening_;  // before mutex_: one reservation after the other
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<File>> files_;  // by name; those with a writer, a few more
+  std::map<std::string, std::shared_ptr<File>> files_;  // by name; with a writer, or a few recent
 };
 
 }  // namespace quench

@@ -1,4 +1,4 @@
-// Blobs that this process has read to their end, or written, and found right: once for each file.
+// Blobs that this process has read completely, or written, and verified, once for each file.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace quench::blobs {
 // Findings that a store's readers report about its bytes.
 enum class Finding {
   kDamaged,   // a blob's bytes had another digest; it was removed
-  kRepaired,  // a blob that had been damaged is there again, and right
+  kRepaired,  // a blob that had been damaged is there again, undamaged
 };
 
 // Thread-safe.
 class VerifiedFiles {
  public:
-  // Called without a lock, by whoever reads or writes a blob.
+  // Called without a lock, by the reader or writer of a blob.
   void SetListener(std::function<void(Finding)> listener) {
     const std::lock_guard lock(mutex_);
     listener_ = std::move(listener);
@@ -53,12 +53,12 @@ class VerifiedFiles {
   }
 
  private:
-  static constexpr size_t kMost = 200'000;  // what is forgotten is read again
+  static constexpr size_t kMost = 200'000;  // forgotten blobs are read again
 
   std::mutex mutex_;
   std::function<void(Finding)> listener_;
   std::map<std::string, uint64_t> inodes_;  // by digest
-  std::set<std::string> damaged_;           // and not seen again since
+  std::set<std::string> damaged_;           // and not repaired since
 };
 
 }  // namespace quench::blobs
