@@ -1,4 +1,4 @@
-// Steps in child processes: a crash, a limit or a cancelled call ends that one, and nothing else.
+// Steps in child processes: a crash, a limit or a cancelled call ends only the child.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -18,7 +18,7 @@ class Order;
 
 namespace quench::steps {
 
-// The only argument of a program that is to do one step: RunAsChild.
+// The only argument of a program that is to run one step by RunAsChild.
 inline constexpr char kChildArgument[] = "--step";
 
 // Resources that a step's process used.
@@ -29,7 +29,7 @@ struct Usage {
 
 // Starts `program` with kChildArgument, gives it the order, passes its progress on and waits for
 // its result, serialised. When the call is cancelled or its deadline passes, the child is killed at
-// once. Beside the step's own errors: INTERNAL with STEP_CRASHED when it died, or STEP_STALLED when it
+// once. Besides the step's own errors: INTERNAL with STEP_CRASHED if it died, or STEP_STALLED if it
 // did nothing for too long; UNAVAILABLE with NODE_FAULT when it was killed from outside, as a machine
 // without memory does; RESOURCE_EXHAUSTED with RESOURCE_LIMIT when it went over a limit of the order.
 // Its stderr is logged line by line. Whatever happens, no process remains.
@@ -37,8 +37,8 @@ absl::StatusOr<std::string> RunInChild(const std::filesystem::path& program,
                                        const child::v1::Order& order, const StepContext& context,
                                        metrics::Registry& registry, Usage* usage);
 
-// The other side: reads the order from stdin, does the step, writes progress and result to stdout.
-// Ends at once when stdin ends: then the service has gone. Returns the process's exit code.
+// The child's side: reads the order from stdin, runs the step, writes progress and result to stdout.
+// Ends at once when stdin ends, because then the service has gone. Returns the process's exit code.
 int RunAsChild(std::span<const Step> steps);
 
 }  // namespace quench::steps

@@ -1,4 +1,4 @@
-// Agreements between parent and child beside their messages.
+// Agreements between parent and child in addition to their messages.
 #pragma once
 
 #include <algorithm>
@@ -6,12 +6,12 @@
 
 namespace quench::steps {
 
-// How often a child that may stall for so long sends a pulse.
+// The period of a child's pulses, given the time that it may stall.
 inline std::chrono::milliseconds PulsePeriod(std::chrono::milliseconds max_stall) {
   return std::clamp(max_stall / 10, std::chrono::milliseconds(10), std::chrono::milliseconds(1000));
 }
 
-// The child could not get memory within its limit.
+// The child's exit code if it could not get memory within its limit.
 inline constexpr int kExitOutOfMemory = 77;
 
 }  // namespace quench::steps

@@ -22,13 +22,13 @@ namespace quench::steps {
 // Each checks every field and fills in the defaults that config.proto states.
 absl::StatusOr<rpc::ServerOptions> ServerOptionsOf(const config::v1::Server& server,
                                                    const std::string& default_listen);
-// The callers that are allowed; null: everybody.
+// The permitted callers; null: everybody.
 absl::StatusOr<std::unique_ptr<rpc::Callers>> CallersOf(const config::v1::Server& server);
 // Sets the log level of the whole process; no change if the configuration has none.
 absl::Status SetLogLevel(const config::v1::Server& server);
 absl::StatusOr<rpc::ChannelOptions> ChannelOptionsOf(const config::v1::Remote& remote);
 absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps);
-// Steps at once.
+// The number of steps that run at once.
 absl::StatusOr<int> SlotsOf(const config::v1::Steps& steps);
 
 }  // namespace quench::steps

@@ -1,4 +1,4 @@
-// The blobs that a step's messages name, found in whatever fields they stand.
+// The blobs named by a step's messages, in any of their fields.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -15,13 +15,13 @@ namespace quench::steps {
 // use; empty ones are left out.
 std::vector<BlobId> DigestsIn(const google::protobuf::Message& message);
 
-// Digests that cannot be: hash of another form, negative size. INVALID_ARGUMENT with a field
+// Finds invalid digests: a hash of another form, a negative size. INVALID_ARGUMENT with a field
 // violation for each.
 absl::Status CheckDigests(const google::protobuf::Message& message);
 
-// Equal for requests whose results are equal: sha256 over tenant, method, `build_id`, `cpu` (empty
-// where results do not depend on it), the salt and the request without what only says who asks and
-// how (StepOptions) or repeats what digests say (all of a Module but its digest).
+// A key that is equal for requests with equal results: sha256 over tenant, method, `build_id`, `cpu`
+// (empty if results do not depend on it), the salt and the request, without its StepOptions and without
+// the fields of a Module that repeat what its digest determines (all but the digest).
 std::string StepKey(const std::string& method, const google::protobuf::Message& request,
                     const std::string& tenant, const std::string& build_id, const std::string& cpu);
 

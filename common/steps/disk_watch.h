@@ -1,4 +1,4 @@
-// How much of the disk a step's process takes: no limit of the kernel's holds for all of its files together.
+// Watches the disk space of a step's process: the kernel has no limit for all of its files together.
 #pragma once
 
 #include <absl/status/status.h>
@@ -14,19 +14,20 @@ namespace quench::steps {
 class DiskWatch {
  public:
   using Clock = std::chrono::steady_clock;
-  // Free bytes of a disk, and how many of them must be left for others (a database, blobs).
+  // Free bytes of a disk, and the bytes that must be left for others (a database, blobs).
   struct Disk {
     int64_t free_bytes = 0, reserve_bytes = 0;
   };
 
-  // `max_bytes` 0: there is no limit, and nothing is looked at. The folders are of one disk; `disk` null: asks it.
+  // If `max_bytes` is 0 there is no limit, and nothing is measured. All folders are on one disk; if `disk` is null, the
+  // disk itself is asked.
   DiskWatch(std::vector<std::filesystem::path> folders, int64_t max_bytes, Clock::time_point now,
             std::function<Disk()> disk = nullptr);
   DiskWatch(const DiskWatch&) = delete;
   DiskWatch& operator=(const DiskWatch&) = delete;
 
-  // Looks when it is time, which is the sooner the less is left. RESOURCE_LIMIT when the folders hold more than they
-  // may; NODE_FAULT when others need what is left, and these folders hold more than that.
+  // Measures if it is time, which is sooner the less space is left. RESOURCE_LIMIT if the folders exceed their limit;
+  // NODE_FAULT if the remaining space is needed by others, and these folders hold more than that space.
   absl::Status Look(Clock::time_point now);
   std::chrono::milliseconds UntilNextLook(Clock::time_point now) const;
 

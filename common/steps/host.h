@@ -1,5 +1,5 @@
-// A service as a whole: its steps, its gRPC service, its server. Each binary, `quench serve` and
-// tests are composed from it.
+// A service as a whole: its steps, its gRPC service, its server. Binaries, `quench serve` and tests use
+// it.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -26,7 +26,7 @@ namespace quench::steps {
 
 // The parts of a gRPC service. All outlive it.
 struct ServiceParts {
-  rpc::CallPool& steps;    // as many calls as there are slots
+  rpc::CallPool& steps;    // one call for each slot
   rpc::CallPool& control;  // short calls
   const StepRunner& runner;
   NodeGuard& guard;
@@ -37,7 +37,7 @@ struct ServiceDefinition {
   metrics::Service service;
   std::string name;       // "importer"
   std::string full_name;  // "quench.importer.v1.Importer"
-  int port = 0;           // where it listens unless told otherwise; its metrics 100 above
+  int port = 0;           // default port; that of its metrics is 100 higher
   std::vector<Step> steps;
   std::function<std::unique_ptr<grpc::Service>(const ServiceParts&, const std::vector<Step>&)> make;
 };
@@ -49,32 +49,32 @@ struct ServiceConfig {
   config::v1::Steps steps;
 };
 
-// From a file of any service's configuration message: they have the same fields.
+// Reads a file with any service's configuration message: all have the same fields.
 absl::StatusOr<ServiceConfig> ReadServiceConfig(const std::filesystem::path& path);
 
 class ServiceHost {
  public:
   struct Options {
     ServiceConfig config;
-    // Reached through rpc::Channel::InProcess only.
+    // Whether the server is reached through rpc::Channel::InProcess only.
     bool in_process = false;
-    // Started for each step, with kChildArgument.
+    // The program started for each step, with kChildArgument.
     std::filesystem::path program = "/proc/self/exe";
-    // Instead of what config.blobs says: the store of a gateway in the same process.
+    // The store of a gateway in the same process, in place of config.blobs.
     StepRunner::StorageOf storage;
     metrics::Registry* registry = &metrics::Global();
-    // How often a server that is out of service looks whether its machine works again.
+    // The period at which a server that is out of service checks whether its machine works again.
     std::chrono::milliseconds probe_period = std::chrono::seconds(10);
   };
-  // INVALID_ARGUMENT for what is wrong in the configuration, UNAVAILABLE when the address cannot be
-  // taken. `definition` outlives the host.
+  // INVALID_ARGUMENT for an error in the configuration, UNAVAILABLE if the address is in use.
+  // `definition` outlives the host.
   static absl::StatusOr<std::unique_ptr<ServiceHost>> Start(const ServiceDefinition& definition,
                                                             Options options);
   ~ServiceHost();
 
   rpc::Server& server() { return *server_; }
-  // New steps go elsewhere, running ones finish; those that have not just before the grace is over
-  // end with SERVER_DRAINED.
+  // Refuses new steps, and lets running ones finish; those still running shortly before the end of the
+  // grace period end with SERVER_DRAINED.
   void Drain();
 
  private:

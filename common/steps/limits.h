@@ -15,12 +15,12 @@ struct StepLimits {
   int processes = 0;  // and threads
 };
 
-// The share of one of `slots` steps that run at once, so that all of them together stay below
-// `memory`. It is 4 GiB at least: a process maps more than it holds in RAM, and a step that is beyond
-// its limit fails, while one that the kernel ends for want of memory runs again.
+// The share of one of `slots` simultaneous steps, such that all together stay below `memory`. It is at
+// least 4 GiB: a process maps more than it holds in RAM, and a step beyond its limit fails for good,
+// while a step that the kernel ends for lack of memory runs again.
 int64_t MemoryOfEachSlot(int64_t memory, int slots);
 
-// `scratch` empty: the system's folder for temporary files.
+// An empty `scratch` means the system's folder for temporary files.
 StepLimits LimitsOfThisMachine(const std::filesystem::path& scratch, int slots);
 
 }  // namespace quench::steps

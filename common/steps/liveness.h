@@ -1,4 +1,4 @@
-// Whether a step's process still works.
+// Tells whether a step's process is still working.
 #pragma once
 
 #include <sys/types.h>
@@ -11,22 +11,22 @@ class Pulse;
 
 namespace quench::steps {
 
-// A process works when it says something new, when it uses at least a fiftieth of a CPU between two
-// pulses, or when it asks the disk for something. One that waits for a lock that nobody gives back
-// does none of that; one that spins does, and meets the limits of CPU and wall time instead.
+// A process works if it reports progress, if it uses at least a fiftieth of a CPU between two pulses, or
+// if it accesses the disk. A process that waits for a lock that is never released does none of these;
+// one that spins does, and ends at the limits of CPU and wall time instead.
 class Liveness {
  public:
   using Clock = std::chrono::steady_clock;
-  // `limit`: of the time in which nothing is done; 0: none.
+  // `limit`: longest time without work; 0: no limit.
   Liveness(std::chrono::milliseconds limit, Clock::time_point now) : limit_(limit), seen_(now) {}
 
   // It has reported progress.
   void OnProgress() { idle_ = std::chrono::milliseconds(0); }
   void OnPulse(const child::v1::Pulse& pulse, Clock::time_point now);
-  // To be asked at least every PulsePeriod(limit): time in which we ourselves were stopped does not
-  // count.
+  // Must be called at least every PulsePeriod(limit): time in which this process itself was stopped does
+  // not count.
   bool IsStalled(Clock::time_point now);
-  // It waits for its turn, and is asked about again after a tenth of the limit.
+  // The process waits for its turn, and is checked again after a tenth of the limit.
   void Spare() { idle_ -= limit_ / 10; }
 
  private:
@@ -36,11 +36,11 @@ class Liveness {
   int64_t cpu_microseconds_ = 0, disk_accesses_ = 0;
 };
 
-// Whether the kernel says that a thread of a group of processes runs, waits for a CPU or waits for a
-// disk: on a machine that is overloaded, a process may work without getting anywhere.
+// Whether, according to the kernel, a thread of a group of processes runs, waits for a CPU or waits for a
+// disk: on an overloaded machine, a process may work without progress.
 bool HasThreadInTurn(pid_t group);
 
-// Whether any process of the group still runs: none that has ended and waits for its parent.
+// Whether any process of the group still runs; zombies do not count.
 bool HasProcesses(pid_t group);
 
 }  // namespace quench::steps

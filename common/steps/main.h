@@ -11,7 +11,7 @@ namespace quench::steps {
 
 // Parses --config, --listen, --metrics-listen, --help and --version, serves until SIGINT or SIGTERM,
 // then drains. As a child (kChildArgument) does one step instead. Exit codes: 0 ok, 2 usage or
-// configuration, 3 the address or the store cannot be had.
+// configuration, 3 the address or the store is not available.
 int ServiceMain(int argc, char** argv, const ServiceDefinition& definition);
 
 // Command line arguments of every server's program.
@@ -19,11 +19,11 @@ struct ServerArguments {
   std::string config, listen, metrics_listen, state_dir, log_level;
 };
 
-// Puts what the arguments say over a server's configuration. INVALID_ARGUMENT for a log level that
-// is none.
+// Overrides a server's configuration by the arguments. INVALID_ARGUMENT for an unknown log
+// level.
 absl::Status PutInto(const ServerArguments& arguments, config::v1::Server* server);
 
-// Something that serves, as a program sees it; goes down when it is destroyed.
+// A running server, for the program around it; its destruction stops it.
 class Serving {
  public:
   virtual ~Serving() = default;
@@ -32,7 +32,7 @@ class Serving {
 
 struct ServerProgram {
   std::string name;       // "importer": the program is quench-importer
-  std::string full_name;  // of what it serves, for --help
+  std::string full_name;  // of its service, for --help
   std::string config;     // name of its configuration message, for --help
   int port = 0;
   bool users_own = false;  // listens on UsersSocket() unless told otherwise, instead of the port
@@ -40,15 +40,15 @@ struct ServerProgram {
   std::function<absl::StatusOr<std::unique_ptr<Serving>>(const ServerArguments&)> start;
 };
 
-// The service with its configuration file, if there is one, and the arguments over it.
+// Starts the service with its configuration file, if there is one, overridden by the arguments.
 absl::StatusOr<std::unique_ptr<Serving>> StartService(const ServiceDefinition& definition,
                                                       const ServerArguments& arguments);
 
 // The same for any server.
 int ServerMain(int argc, char** argv, const ServerProgram& program);
 
-// Serves until SIGINT or SIGTERM, then drains; a second signal ends the program at once. Gives the
-// exit code; errors are logged. Needs rpc::BlockTerminationSignals().
+// Serves until SIGINT or SIGTERM, then drains; a second signal ends the program at once. Returns
+// the exit code; errors are logged. Needs rpc::BlockTerminationSignals().
 int ServeUntilSignal(const std::function<absl::StatusOr<std::unique_ptr<Serving>>()>& start);
 
 }  // namespace quench::steps

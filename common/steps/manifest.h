@@ -20,7 +20,7 @@ inline constexpr uint64_t kMaxManifestBytes = uint64_t{16} << 20;
 // field violation for each that is too large to be one.
 absl::StatusOr<std::vector<BlobId>> ManifestsIn(const google::protobuf::Message& message);
 
-// INVALID_ARGUMENT when `bytes` are not a manifest, or name digests that cannot be.
+// INVALID_ARGUMENT if `bytes` are not a manifest, or have invalid digests.
 absl::StatusOr<step::v1::SampleManifest> ParseManifest(std::string_view bytes);
 
 // The blobs that the manifest names, each once.

@@ -1,4 +1,4 @@
-// IR modules as steps take and give them: messages in the blob store.
+// IR modules as inputs and outputs of steps: messages in the blob store.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -17,21 +17,21 @@ namespace quench::steps {
 absl::StatusOr<Graph> LoadModule(const step::v1::Module& module, const std::string& field,
                                  LocalBlobStore& blobs);
 
-// Stores the graph and whatever of its tensors is not stored yet, and describes it in full.
+// Stores the graph and those of its tensors that are not stored yet, and describes it in full.
 absl::StatusOr<step::v1::Module> StoreModule(Graph graph, LocalBlobStore& blobs);
 
 using BlobDigest = build::bazel::remote::execution::v2::Digest;
 
 absl::StatusOr<BlobDigest> StoreBytes(const std::string& bytes, LocalBlobStore& blobs);
-// The file, one of the step's own, is gone from where it was.
+// Stores a file of the step, which is no longer at its path afterwards.
 absl::StatusOr<BlobDigest> MoveFile(const std::filesystem::path& path, LocalBlobStore& blobs,
                                     const StepContext& context);
 
-// The type that weights and activations are stored as: f16, bf16, or f32 if neither is requested.
+// The type in which weights and activations are stored: f16, bf16, or f32 if neither is requested.
 // INVALID_ARGUMENT if both are; `field` is the path of the options in the request.
 absl::StatusOr<DataType> StoredType(const step::v1::PassOptions& options, const std::string& field);
 
-// Relative, without `..`, of at most 4,096 bytes.
+// Whether a path is relative, without `..`, and of at most 4,096 bytes.
 bool IsRelativePath(const std::string& text);
 
 // Makes the files of a request appear beneath `folder` by their paths, as links. INVALID_ARGUMENT

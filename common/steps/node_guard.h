@@ -1,6 +1,6 @@
-// Guards a service whose machine cannot run steps: no disk, no files, no memory, a store that
-// refuses it. Other servers can, so the step goes back to the caller, and this server accepts no
-// more until its machine works again.
+// Guards a service whose machine cannot run steps, for lack of disk, files or memory, or because the
+// store refuses it. Other servers may run them, so the step goes back to the caller, and this server
+// accepts no more until its machine works again.
 #pragma once
 
 #include <absl/status/status.h>
@@ -19,27 +19,27 @@
 
 namespace quench::steps {
 
-// UNAVAILABLE with NODE_FAULT for errors of the machine that a call of the system gave; all others
-// as they are.
+// Turns errors of system calls that are the machine's fault into UNAVAILABLE with NODE_FAULT; leaves all
+// others unchanged.
 absl::Status WithNodeFault(absl::Status status);
-// The same for any error.
+// The same for every error.
 absl::Status NodeFault(const absl::Status& status);
-// As WithNodeFault, also for a store that cannot be reached or refuses the server's credentials.
+// Like WithNodeFault, also for a store that is unreachable or refuses the server's credentials.
 absl::Status WithStoreFault(absl::Status status);
 bool IsNodeFault(const absl::Status& status);
 
 class NodeGuard {
  public:
-  // Does on a small scale what steps need.
+  // Tries on a small scale the operations that steps need.
   using Probe = std::function<absl::Status()>;
   NodeGuard(Probe probe, metrics::Service service, metrics::Registry* registry,
             std::chrono::milliseconds period = std::chrono::seconds(10));
   ~NodeGuard();
 
-  // Before a step is accepted: NODE_FAULT with RetryInfo while the node is out of service, and why.
+  // Called before a step is accepted: NODE_FAULT, with RetryInfo and the cause, while out of service.
   absl::Status Check() const;
-  // A step has met a fault of the node: out of service until the probe succeeds, a period from now at
-  // the earliest.
+  // Reports that a step met a fault of the node, which then is out of service until the probe succeeds,
+  // for at least one period.
   void Fault(const absl::Status& status);
 
  private:
@@ -56,13 +56,13 @@ class NodeGuard {
   std::thread thread_;
 };
 
-// The steps that run, so that a drain can end them with a reason.
+// The running steps, so that a drain can end them with a reason.
 class RunningSteps {
  public:
-  // Does `work`, which heeds the context's cancellation. UNAVAILABLE with SERVER_DRAINED when End
-  // came before it was done.
+  // Runs `work`, which obeys the context's cancellation. UNAVAILABLE with SERVER_DRAINED if End was
+  // called before it was done.
   absl::Status Run(const StepContext& context, const std::function<absl::Status()>& work);
-  // Cancels what runs, and what comes.
+  // Cancels running and later steps.
   void End();
 
  private:

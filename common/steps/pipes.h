@@ -1,4 +1,4 @@
-// Messages over pipes, each behind its length.
+// Messages over pipes, each preceded by its length.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -12,19 +12,19 @@ namespace quench::steps {
 
 inline constexpr size_t kMaxFrameBytes = size_t{64} << 20;
 
-// The message behind its length. RESOURCE_EXHAUSTED above kMaxFrameBytes.
+// The message, preceded by its length. RESOURCE_EXHAUSTED above kMaxFrameBytes.
 absl::StatusOr<std::string> FrameOf(const google::protobuf::MessageLite& message);
 
-// Writes the whole message, waiting for the reader. UNAVAILABLE when there is none any more; SIGPIPE
+// Writes the whole message, waiting for the reader. UNAVAILABLE if the reader has gone; SIGPIPE
 // must be ignored.
 absl::Status WriteFrame(int fd, const google::protobuf::MessageLite& message);
 
-// Bytes as they come, messages as they are complete.
+// Reads bytes as they come, and gives messages once they are complete.
 class FrameBuffer {
  public:
-  // Reads once from `fd`. False at its end, or when it cannot be read.
+  // Reads once from `fd`. False at its end, or if it cannot be read.
   bool Fill(int fd);
-  // The next complete message's bytes, if there is one. INVALID_ARGUMENT when the length cannot be.
+  // The next complete message's bytes, if there is one. INVALID_ARGUMENT for an impossible length.
   absl::StatusOr<std::optional<std::string>> Next();
 
  private:

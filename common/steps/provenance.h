@@ -1,5 +1,5 @@
-// Provenance of compiled libraries: steps run only those that these services have made for the tenant. Native
-// code that somebody has uploaded is not run.
+// Provenance of compiled libraries: steps run only libraries that these services have made for the tenant. Uploaded
+// native code is not run.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -15,14 +15,14 @@
 
 namespace quench::steps {
 
-// The file of the key in a folder of blobs.
+// The name of the key's file in a folder of blobs.
 inline constexpr char kLibraryKey[] = "library.key";
 
-// A library's record lies among the tenant's results of actions: an HMAC-SHA256 over tenant and digest. A record
-// written without the key is not valid. Thread-safe.
+// A library's record is stored among the tenant's results of actions: an HMAC-SHA256 over tenant and digest. A
+// record written without the key is not valid. Thread-safe.
 class Provenance {
  public:
-  // The key is the bytes of `file`, at least 32. `make`: where there is none, one is made, for its owner's eyes.
+  // The key is the bytes of `file`, at least 32. `make`: makes the file if it is absent, readable by its owner only.
   static absl::StatusOr<std::shared_ptr<const Provenance>> Open(const std::filesystem::path& file,
                                                                 bool make);
   explicit Provenance(std::string key) : key_(std::move(key)) {}

@@ -1,5 +1,5 @@
-// Does steps for a server: looks into the action cache, sees that every input is there, does the
-// work in a child process or on this thread, stores outputs and remembers the result.
+// Runs steps for a server: looks into the action cache, checks that every input is there, does the work
+// in a child process or on this thread, stores the outputs and caches the result.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -29,18 +29,18 @@ namespace quench::steps {
 
 struct RunnerOptions {
   bool in_process = false;  // on the calling thread, for debugging
-  // Started for each step, with kChildArgument.
+  // The program started for each step, with kChildArgument.
   std::filesystem::path program = "/proc/self/exe";
-  std::filesystem::path scratch;               // folder for the steps' own; default: the system's
-  StepLimits limits;                           // of one step's process; 0: no limit
-  unsigned walls = kAllWalls;                  // that the kernel is asked for
-  bool require_sandbox = false;                // Create fails without kNeededWalls
+  std::filesystem::path scratch;  // folder for the steps' folders; default: the system's
+  StepLimits limits;              // of one step's process; 0: no limit
+  unsigned walls = kAllWalls;     // requested from the kernel
+  bool require_sandbox = false;   // Create fails if kNeededWalls are not available
   std::chrono::milliseconds max_wall_time{0};  // of one step; 0: no limit
-  // A step's process that does nothing for so long has hung; 0: it may.
+  // A step's process that does nothing for longer counts as hung; 0: no limit.
   std::chrono::milliseconds max_stall_time{0};
-  int max_threads = 0;  // that libraries run on; 0: all CPUs
-  std::string server;   // who did it, for callers
-  // Null: any library is run, whoever made it.
+  int max_threads = 0;  // for runs of libraries; 0: all CPUs
+  std::string server;   // this server's name, for callers
+  // If null, any library is run, whoever made it.
   std::shared_ptr<const Provenance> provenance;
   metrics::Registry* registry = &metrics::Global();
 };
@@ -49,16 +49,16 @@ class StepRunner {
  public:
   using StorageOf =
       std::function<absl::StatusOr<std::shared_ptr<rpc::TenantStore>>(const std::string& tenant)>;
-  // FAILED_PRECONDITION says which walls this kernel lacks of those that are required.
+  // FAILED_PRECONDITION names the required walls that this kernel lacks.
   static absl::StatusOr<std::unique_ptr<StepRunner>> Create(const RunnerOptions& options,
                                                             StorageOf storage);
 
-  // Fills in the first event of a call. INVALID_ARGUMENT lists what is wrong in StepOptions and
-  // digests; PERMISSION_DENIED when the caller's token is of another tenant.
+  // Fills in the first event of a call. INVALID_ARGUMENT lists errors in StepOptions and
+  // digests; PERMISSION_DENIED if the caller's token is another tenant's.
   absl::Status Accept(const Step& step, const google::protobuf::Message& request,
                       const StepContext& context, step::v1::Accepted* accepted) const;
-  // Fills in `result`, its `execution` included. The request has been accepted.
-  // UNAVAILABLE with NODE_FAULT where this machine, or the store that it reaches, cannot do it.
+  // Fills in `result`, including its `execution`. The request must have been accepted.
+  // UNAVAILABLE with NODE_FAULT if this machine, or its store, cannot run the step.
   absl::Status Run(const Step& step, const google::protobuf::Message& request,
                    const StepContext& context, google::protobuf::Message* result) const;
   // Whether scratch space and the default tenant's store can be used: writes a little to both.
@@ -89,7 +89,7 @@ class StepRunner {
   StorageOf storage_;
   ScratchFolder scratch_;
   mutable std::mutex mutex_;
-  mutable std::optional<unsigned> walls_;                          // once they have been tried
+  mutable std::optional<unsigned> walls_;                          // set once they have been tried
   mutable std::map<std::filesystem::path, ScratchFolder> places_;  // by the store's root
 };
 

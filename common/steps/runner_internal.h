@@ -1,4 +1,4 @@
-// One step on its way, for the files that are StepRunner.
+// A step in progress, for the source files of StepRunner.
 #pragma once
 
 #include <optional>
@@ -18,9 +18,9 @@ struct StepRunner::Job {
   std::string tenant;
   std::string key;
   std::shared_ptr<rpc::TenantStore> storage;
-  std::vector<std::shared_ptr<void>> held;  // what it needs of it
+  std::vector<std::shared_ptr<void>> held;  // blobs of the store that the step needs
   std::vector<BlobId> inputs;
-  std::optional<TempDir> drafts;  // where a child has left what it made
+  std::optional<TempDir> drafts;  // folder with the outputs of a child
   step::v1::Execution execution;
 };
 

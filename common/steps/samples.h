@@ -10,7 +10,7 @@
 
 namespace quench::steps {
 
-// A library of a request; errors name its field, not where it lies.
+// A library of a request; errors name its field, not its path.
 inline absl::StatusOr<std::unique_ptr<Artifact>> OpenLibrary(const std::filesystem::path& path,
                                                              const std::string& field) {
   absl::StatusOr<std::unique_ptr<Artifact>> artifact = Artifact::Open(path);
@@ -24,15 +24,15 @@ inline absl::StatusOr<std::unique_ptr<Artifact>> OpenLibrary(const std::filesyst
   return absl::Status(artifact.status().code(), text);
 }
 
-// Samples, and what is known of them.
+// Samples, and their labels if known.
 struct LabelledSamples {
   std::unique_ptr<Samples> samples;
-  std::vector<int64_t> labels;  // empty: nothing is
+  std::vector<int64_t> labels;  // empty: unknown
 };
 
-// `inputs` are those of the library that will run; the blobs of the manifest are there. Errors name
-// what is wrong beneath `field`; random ones fit the graph, where there is one; samples that do not fit are named by their paths in the
-// manifest.
+// `inputs` are the inputs of the library to run; the blobs of the manifest must be there. Errors name the
+// wrong field beneath `field`, and samples that do not fit by their paths in the manifest. Random samples
+// fit `graph`, if given.
 inline absl::StatusOr<LabelledSamples> SamplesOf(const step::v1::Samples& asked,
                                                  const std::vector<ArtifactTensor>& inputs,
                                                  const Workplace& place, const StepContext& context,

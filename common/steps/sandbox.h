@@ -10,43 +10,43 @@
 
 namespace quench::steps {
 
-// Walls that a kernel can build. A mask.
+// A mask of walls that a kernel can build.
 enum Walls : unsigned {
   kFileWall = 1,   // Landlock, of version 2 or later
   kCallWall = 2,   // seccomp
   kNamespaces = 4  // of users, processes, networks and IPC
 };
 inline constexpr unsigned kAllWalls = kFileWall | kCallWall | kNamespaces;
-// Without one of these, something of others is in reach. Namespaces stand behind them: what they hide is
-// refused by system call too.
+// Without one of these, resources of others are in reach. Namespaces are a second line of defence: the
+// resources that they hide are also refused by system call.
 inline constexpr unsigned kNeededWalls = kFileWall | kCallWall;
 
 struct Sandbox {
-  // Files, and folders with all beneath; what does not exist is left out.
+  // Readable files, and folders with everything beneath; missing ones are left out.
   std::vector<std::filesystem::path> readable;
-  // Folders; everything beneath may be read, made, changed and removed.
+  // Writable folders: everything beneath may be read, made, changed and removed.
   std::vector<std::filesystem::path> writable;
-  // Children of this process may exist, in the same sandbox.
+  // Whether this process may have children, in the same sandbox.
   bool starts_processes = false;
   unsigned walls = kAllWalls;
 };
 
-// The walls that this kernel has by its own word. Whether namespaces may be made is known by trying only.
+// The walls that this kernel reports. Only a try shows whether namespaces can be made.
 unsigned WallsOfThisKernel();
-// For the log: each wall, and whether it stands.
+// A text for the log: each wall, and whether it is in place.
 std::string Describe(unsigned walls);
-// OK where `walls` has what kNeededWalls says, else what is missing, what that means and what would be right.
+// OK if `walls` has all of kNeededWalls; else the error says what is missing, what that means and what to do.
 absl::Status CheckWalls(unsigned walls);
 
-// Goes on in a new process, the only one that its namespaces have beside a first one which does nothing;
-// this one waits for its end, ends all that remains in them, then ends in the same way. When stdin ends, so
-// do all. This process must have one thread.
+// Continues in a new process, alone in its namespaces except for a first process which does nothing. The
+// calling process waits for its end, ends all processes that remain in the namespaces, then ends in the same
+// way. When stdin ends, all of them end. The calling process must have one thread.
 absl::Status EnterNamespaces();
 
-// From here on this process, all of its threads, has what `sandbox` names and no rights of a superuser.
-// Beside its files it may read where programs' libraries lie, and what the kernel says of the machine and of
-// the process itself. Without a wall in `sandbox.walls` that is left out; a wall that cannot be built
-// is an error. Namespaces are not its matter.
+// From here on all threads of this process can only access what `sandbox` names, without a superuser's rights.
+// In addition it may read the folders of programs' libraries, and the kernel's facts about the machine and the
+// process itself. Walls that are not in `sandbox.walls` are left out; a wall that cannot be built is an
+// error. Namespaces are not handled here.
 absl::Status EnterSandbox(const Sandbox& sandbox);
 
 }  // namespace quench::steps

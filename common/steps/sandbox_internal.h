@@ -5,7 +5,7 @@
 
 namespace quench::steps {
 
-// 0: the kernel has none.
+// 0 if the kernel has none.
 int LandlockVersion();
 absl::Status RestrictFiles(const Sandbox& sandbox);
 bool HasCallFilter();

@@ -18,16 +18,16 @@
 
 namespace quench::steps {
 
-// Everything that a step works with, beside its request.
+// Everything that a step works with, except its request.
 struct Workplace {
   LocalBlobStore& blobs;          // holds every blob that the request names
   std::filesystem::path scratch;  // an empty folder, removed afterwards
-  int max_threads = 1;            // that compiled libraries may run on
+  int max_threads = 1;            // for runs of compiled libraries
 };
 
 enum class Caching {
   kPure,       // equal requests give equal results
-  kOfThisCpu,  // the same on equal CPUs
+  kOfThisCpu,  // equal requests give equal results on equal CPUs
   kNever,
 };
 
@@ -38,10 +38,10 @@ struct Step {
   std::function<absl::StatusOr<std::string>(const std::string& request, const Workplace& place,
                                             const StepContext& context)>
       run;  // on serialised messages
-  // Beside threads, it starts processes of this program.
+  // Whether the step starts processes of this program, in addition to threads.
   bool starts_processes = false;
-  // Fields that are digests of compiled libraries: of its request, those that it runs or makes others of; of its
-  // result, those that it made.
+  // Fields that are digests of compiled libraries: in the request, libraries that the step runs or processes; in
+  // the result, libraries that it made.
   std::vector<std::string> takes_libraries = {}, makes_libraries = {};
 };
 
@@ -69,7 +69,7 @@ Step MakeStep(std::string method, metrics::Stage stage, Caching caching,
           }};
 }
 
-// As above, for a method whose caching depends on the request.
+// Like the above, for a method whose caching depends on the request.
 template <typename Request, typename Result>
 Step MakeStep(std::string method, metrics::Stage stage, Caching (*caching)(const Request&),
               absl::StatusOr<Result> (*function)(const Request&, const Workplace&,

@@ -1,5 +1,5 @@
-// Where a service finds and leaves bytes: a folder that it shares with the gateway, or a store of
-// the Remote Execution API, of which it keeps copies of what it uses.
+// The store in which a service finds and leaves bytes: a folder that it shares with the gateway, or a
+// store of the Remote Execution API, of whose blobs it keeps copies.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -15,23 +15,22 @@ class Channel;
 
 namespace quench::steps {
 
-// Opens what `blobs` says: a folder (default: the local user's store), within the limits of the gateway
-// that has it, or a remote store, with
-// copies in `blobs.cache_folder` (default: `scratch`/blobs, without `scratch` the local user's
-// store). `action_cache` false: results are neither looked up nor remembered.
+// Opens the store given by `blobs`: a folder (default: the local user's store), within the limits of
+// the gateway that owns it, or a remote store, with copies in `blobs.cache_folder` (default:
+// `scratch`/blobs, without `scratch` the local user's store). `action_cache` false: results are neither looked up nor remembered.
 absl::StatusOr<StepRunner::StorageOf> OpenStorage(const config::v1::BlobStore& blobs,
                                                   bool action_cache,
                                                   const std::filesystem::path& scratch = {},
                                                   metrics::Registry& registry = metrics::Global());
 
-// One tenant's part of what `blobs.remote` says, with copies in `local`, which `copies` bounds.
+// One tenant's part of the store given by `blobs.remote`, with copies in `local`, limited by `copies`.
 std::shared_ptr<rpc::TenantStore> RemoteStoreOf(const config::v1::BlobStore& blobs,
                                                 const std::shared_ptr<rpc::Channel>& channel,
                                                 const std::string& tenant,
                                                 std::shared_ptr<LocalBlobStore> local,
                                                 std::shared_ptr<rpc::BlobCopies> copies,
                                                 bool action_cache);
-// The channel to it.
+// The channel to the remote store.
 absl::StatusOr<std::shared_ptr<rpc::Channel>> OpenRemote(const config::v1::BlobStore& blobs);
 
 }  // namespace quench::steps
