@@ -17,7 +17,8 @@ namespace quench::steps {
 
 // Opens the store given by `blobs`: a folder (default: the local user's store), within the limits of
 // the gateway that owns it, or a remote store, with copies in `blobs.cache_folder` (default:
-// `scratch`/blobs, without `scratch` the local user's store). `action_cache` false: results are neither looked up nor remembered.
+// `scratch`/blobs, without `scratch` the local user's store). `action_cache` false: results are neither
+// looked up nor remembered.
 absl::StatusOr<StepRunner::StorageOf> OpenStorage(const config::v1::BlobStore& blobs,
                                                   bool action_cache,
                                                   const std::filesystem::path& scratch = {},
