@@ -34,7 +34,7 @@ class Bash(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
 
     def complete(self, *words):
-        """What bash offers for the last of the words."""
+        """The words that bash offers for the last one."""
         with open(pathlib.Path(self.folder.name, "script"), "w") as file:
             file.write(script("bash"))
         listed = " ".join(f"'{word}'" for word in words)
