@@ -74,7 +74,7 @@ std::vector<Row> ReadTable() {
 // The contents of --help: options by command, under each of their names, and the subcommands.
 class Help {
  public:
-  Help() { Walk(""); }
+  Help() { Walk("", {}); }
   // All long names of each option; a positional has one.
   const std::map<std::string, std::vector<Words>>& options() const { return options_; }
 
