@@ -1,4 +1,4 @@
-// From a graph and the choices made for its nodes to a program.
+// Builds a program from a graph and the choices made for its nodes.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -16,7 +16,7 @@ namespace quench::codegen {
 // The weight section's contents, in the order of first use; shared by the variants of an artifact.
 class WeightTable {
  public:
-  // The number of the entry for these bytes, made if there is none.
+  // The number of the entry for these bytes, which is added if absent.
   int Add(WeightEntry entry);
   const std::vector<WeightEntry>& entries() const { return entries_; }
 
@@ -30,7 +30,7 @@ struct BuiltProgram {
   std::vector<KernelReport> reports;
 };
 
-// Plans the kernels of `graph` and says what is called when, over which memory: nothing is emitted.
+// Plans the kernels of `graph`, the order of calls and the memory they use; emits no code.
 // Placement comes later (plan/assign.h). `graph`'s symbol table gets the symbols that kernels
 // intern.
 absl::StatusOr<BuiltProgram> BuildProgram(const Graph& graph, const Target& target,

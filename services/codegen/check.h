@@ -1,6 +1,6 @@
-// Does a library that was just made compute what its model says? One random sample goes through the
-// library, and through the interpreter of the graph as it was before any pass: all of it, or groups of it,
-// each on the values that the library itself has computed before it.
+// Checks that a newly made library computes what its model says. One random sample is run by the library,
+// and by the interpreter on the graph before any pass: on all of it, or on groups of its nodes, each with
+// the values that the library itself computed as the group's inputs.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -16,18 +16,18 @@
 namespace quench::codegen {
 
 struct CheckRequest {
-  std::filesystem::path library;             // a shared one
-  const Graph& source;                       // what it should compute: canonical or quantized
-  std::span<const PlannedVariant> variants;  // what it was made of
-  passes::PassOptions passes;                // that it was compiled with
-  std::string target;                        // as --target takes it
+  std::filesystem::path library;             // a shared library
+  const Graph& source;                       // the model, canonical or quantized
+  std::span<const PlannedVariant> variants;  // the variants in the library
+  passes::PassOptions passes;                // with which it was compiled
+  std::string target;                        // in the form of --target
   CheckMode mode = CheckMode::kAuto;
   std::function<void(const CheckEvidence&)> on_mismatch;
-  double compile_seconds = 0;  // so far, of CPU
+  double compile_seconds = 0;  // of CPU time so far
 };
 
-// A mismatch is INTERNAL: the value, its node and kernel, where, and what it should be. If the
-// check is not possible, the report says why.
+// A mismatch is INTERNAL: the error names the value, its node and kernel, the element, and what it should
+// be. If the check is not possible, the report says why.
 absl::StatusOr<CheckReport> CheckLibrary(const CheckRequest& request, const StepContext& context);
 
 }  // namespace quench::codegen

@@ -1,4 +1,4 @@
-// Values of a library beside those of the interpreter.
+// Comparison of a library's values with the interpreter's.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@ namespace quench::codegen {
 struct Comparison {
   double error = 0;   // relative; a number where the model has none counts as 1
   int64_t wrong = 0;  // elements out of tolerance
-  int64_t worst = 0;  // the index of the one that is farthest off
+  int64_t worst = 0;  // index of the element with the largest error
 };
 
-// Elements may be `tolerance` of the largest of them off, or a hundredth of that of `inner`, the largest
-// number that they were computed from: cancellation leaves its rounding. `rounded`, of the type of
-// `expected`, are what it would be had its operands been rounded otherwise: an element may be off by some
-// times what it differs there.
+// An error may be up to `tolerance` times the largest element, or times a hundredth of `inner`, the
+// largest number from which elements were computed: cancellation leaves its rounding. `rounded`, of the
+// type of `expected`, has the expected elements if operands were rounded otherwise: an error may also be a
+// few times the difference between the two.
 Comparison Compare(const Tensor& actual, const Tensor& expected, double tolerance, double inner,
                    std::span<const Tensor> rounded = {});
 
-// The largest of `largest` and the finite elements.
+// The maximum of `largest` and the magnitudes of finite elements.
 void TakeLargest(const Tensor& tensor, double& largest);
 
-// Whether a small error of what the node reads may change what it gives by much.
+// Whether a small error in the node's inputs may change its outputs by much.
 bool RoundingDecides(const Graph& graph, const Node& node);
 
-// A tensor of compiled code as the model has it, which may know other floats, or other bytes (pass
-// byte_activations); none where the types have nothing to do with each other.
+// A tensor of compiled code in the model's type, which may be another float type, or the other 8-bit type
+// (pass byte_activations); nothing if the types are unrelated.
 std::optional<Tensor> AsType(const Tensor& tensor, DataType type);
 bool AreBytes(DataType a, DataType b);
 

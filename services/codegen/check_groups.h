@@ -1,4 +1,4 @@
-// Values that a library and its model both have, and the groups of nodes between them: units of comparison.
+// Values that a library and its model both have, and the groups of nodes between them, as units of comparison.
 #pragma once
 
 #include <map>
@@ -15,15 +15,15 @@ namespace quench::codegen {
 // A value of the model that the library shows.
 struct Counterpart {
   ReadableValue readable;
-  std::string compiled;  // its name in the code
+  std::string compiled;  // its name in the compiled code
 };
 
-// The part of the model that makes one value out of others that the library shows.
+// The part of the model that computes one value from others that the library shows.
 struct CheckGroup {
   ValueId target = quench::kNone;
-  int node = -1;       // of the compile report, -1 for views and what the program has not got
+  int node = -1;       // in the compile report; -1 for views and nodes absent there
   std::string kind;    // of its kernel
-  double seconds = 0;  // that the interpreter takes, about
+  double seconds = 0;  // approximate time of the interpreter
 };
 
 struct CheckGroups {
@@ -33,12 +33,12 @@ struct CheckGroups {
   std::set<std::string> kinds;     // of kernels
 };
 
-// `source` has its sizes bound. A quantized one is compared by its integers: floats beside them may be
-// scaled to their steps (pass requantize).
+// `source` has its sizes bound. A quantized model is compared by its integers, because floats next to
+// them may be scaled to their steps (pass requantize).
 CheckGroups FindGroups(const Graph& source, const PlannedVariant& variant, bool quantized);
 
-// Indices of groups that take no longer than `seconds` together: each kind of kernel once, the cheapest
-// first, and then others.
+// Indices of groups that together take at most `seconds`: first one of each kind of kernel, cheapest
+// first, then others.
 std::vector<size_t> ChooseGroups(const std::vector<CheckGroup>& groups, double seconds);
 
 }  // namespace quench::codegen

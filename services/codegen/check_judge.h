@@ -16,20 +16,20 @@ namespace quench::codegen {
 
 struct Mismatch {
   std::string value;
-  std::vector<int64_t> dims;  // empty where the types differ, too
+  std::vector<int64_t> dims;  // also empty if the types differ
   int64_t index = 0;
-  std::string actual, expected;     // elements, or types where these differ
+  std::string actual, expected;     // elements, or the types if these differ
   double error = 0, tolerance = 0;  // relative; 0 for integers
 };
 
-// A value of the library and of the interpreter.
+// A value of the library and the interpreter.
 struct JudgedValue {
-  ValueId target = quench::kNone;  // of the source
+  ValueId target = quench::kNone;  // in the source
   const Tensor& actual;
   const Tensor& expected;
-  double inner = 0;                  // the largest number on the way to it
-  const std::vector<NodeId>& nodes;  // of the source, that made it
-  // The expected value once more, of operands that were rounded otherwise.
+  double inner = 0;                  // the largest number in its computation
+  const std::vector<NodeId>& nodes;  // in the source, that compute it
+  // The expected value computed from operands that are rounded otherwise.
   std::function<std::vector<Tensor>()> rounded = {};
 };
 
@@ -38,18 +38,18 @@ class CheckJudge {
   using Quantizers = std::map<std::string, passes::Quantizer>;  // by their integers
   using Operands = std::function<const Tensor*(const std::string& name)>;
 
-  // All of them outlive the judge. `compiled` is what the library's code was made of.
+  // All arguments outlive the judge. `compiled` is the graph from which the library's code was made.
   CheckJudge(const Graph& source, const Graph& compiled, const CheckGroups& groups,
              const Quantizers& quantizers, const passes::PassOptions& passes);
 
-  // Relative, as verify has it; more where the code stores 16 bits.
+  // Relative tolerance, as in verify; larger if the code stores 16 bits.
   double ToleranceOf(ValueId id);
 
-  // The result of a quantizer is judged by its operands: `operands` finds its input, scale and zero point, null
-  // for those that nothing shows.
+  // The result of a quantizer is judged by its operands: `operands` finds its input, scale and zero point, null for
+  // those that the library does not show.
   std::optional<Mismatch> Judge(const JudgedValue& value, const Operands& operands);
 
-  int undecided() const { return undecided_; }  // values that rounding decides
+  int undecided() const { return undecided_; }  // values that depend on rounding
   double largest_error() const { return largest_error_; }
 
  private:

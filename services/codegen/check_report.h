@@ -10,23 +10,23 @@
 
 namespace quench::codegen {
 
-// kAuto: as much as a second of CPU, or 30 % of what compiling took, whichever is more,
-// can do. kFull: everything.
+// kAuto: as much as fits into a second of CPU time, or into 30 % of the time of compiling,
+// whichever is more. kFull: everything.
 enum class CheckMode { kNo, kAuto, kFull };
 
-// For a bug report: what was found, on which graph and inputs.
+// The facts for a bug report: the mismatch, the graph and the inputs.
 struct CheckEvidence {
   std::string text;
-  std::string target;                    // as --target takes it
+  std::string target;                    // in the form of --target
   const Graph& graph;                    // before any pass
   std::map<std::string, Tensor> inputs;  // by name
 };
 
 struct CheckOptions {
   CheckMode mode = CheckMode::kNo;
-  // The graph as it was before any pass: what the library should compute. Null: the graph that is compiled.
+  // The graph before any pass, which the library should compute. Null: the graph that is compiled.
   const Graph* source = nullptr;
-  // Called before a mismatch becomes the error. May be empty.
+  // Called before a mismatch is returned as the error. May be empty.
   std::function<void(const CheckEvidence&)> on_mismatch;
 };
 
@@ -38,14 +38,14 @@ struct CheckReport {
   };
   Extent extent = Extent::kNone;
   std::string reason;
-  std::string variant;  // whose code ran, where there are several
-  // Groups of nodes, between values that the model and the code both have; and of the kinds of kernels.
+  std::string variant;  // the variant that ran, if there are several
+  // Counts of groups of nodes, between values that the model and the code both have, and of kinds of kernels.
   int groups = 0, all_groups = 0;
   int kernels = 0, all_kernels = 0;
-  std::vector<std::string> nodes;  // of the source model, at whose results the groups that ran end
+  std::vector<std::string> nodes;  // of the source model, whose results end the groups that ran
   double largest_error = 0;        // relative, of floats
-  int undecided = 0;   // groups whose results rounding decides, and which differ in few elements
-  double seconds = 0;  // of CPU
+  int undecided = 0;               // groups that differ in few elements, decided by rounding
+  double seconds = 0;              // of CPU
 };
 
 // "whole, against the interpreter: largest error 2e-6 (0.3 s)"

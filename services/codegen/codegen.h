@@ -1,4 +1,4 @@
-// Graphs in, native libraries out.
+// Compiles graphs to native libraries.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -29,10 +29,10 @@ enum class Emit { kByTarget, kSharedLibrary, kObject, kArchive };
 // Choice, in a build at level 4, between the kernels that compete for a node, all in the layouts
 // that the predicted costs chose.
 struct MeasuredChoice {
-  // >= 0: takes the competitor of this rank by predicted cost, the first where there are fewer.
+  // If >= 0: takes the competitor of this rank by predicted cost, or the first if there are fewer.
   int rank = -1;
-  // Else the fastest of those that were measured: microseconds by KernelReport::candidate. The first by
-  // predicted cost stays where the others are within what machines' noise is worth.
+  // Otherwise takes the fastest of those that were measured: microseconds by KernelReport::candidate. The
+  // first by predicted cost stays if the others are faster only by the machine's noise.
   std::map<std::string, double> microseconds;
 };
 
@@ -43,34 +43,33 @@ struct CompileOptions {
   std::string target = "host";
   // The machine that loads the library, in the form of `target`; "" is the target itself.
   std::string host_target;
-  // The CPU that `host` means, and the triple of a target string without one; absent: this
+  // The CPU that `host` stands for, and the triple for target strings without one; absent: this
   // machine's.
   std::optional<HostCpu> caller;
   // 0 reference nests, 1 scheduled nests, 2 micro-kernels, 3 fusion and layout choice, 4 kernels chosen
-  // by measurement: CompileMeasured (measure.h) does that, and Compile what `measured` says.
+  // by measurement: CompileMeasured (measure.h) measures, Compile uses `measured`.
   int opt_level = 3;
   std::optional<MeasuredChoice> measured;
-  double tune_seconds = 60;  // about how long CompileMeasured takes, kLeastTuneSeconds or more
+  double tune_seconds = 60;  // approximate time of CompileMeasured; at least kLeastTuneSeconds
   // "", "first" or "last": layout of 4-D+ activations at level 3 is free if ""
   std::string channel_layout;
-  // Recorded in the library: names of classes by index, and how inputs are prepared, a JSON text.
+  // Recorded in the library: names of classes by index, and the preparation of inputs, a JSON text.
   std::vector<std::string> class_names;
   std::string preprocessing;
   std::string uuid;  // "" derives one from the fingerprint and the options (deterministic)
-  // Prefix of names in the header, once HeaderPrefix (header.h) has made it an identifier. The library does
-  // not depend on it.
+  // Prefix of names in the header, which HeaderPrefix (header.h) makes an identifier. The library does not
+  // depend on it.
   std::string header_prefix;
   Emit emit = Emit::kByTarget;
   // Whether 3x3 convolutions may be done by Winograd's minimal filtering: fewer multiplications,
   // rounding errors about ten times as large, and weights that are 1.8 to 7.1 times as large.
   bool winograd = true;
-  // Whether products of f16 may be added in f16, some at a time, where the target does that.
+  // Whether products of f16 may be added in f16, a few at a time, if the target can do that.
   bool half_sums = true;
-  // With Winograd's copies, all weights may be at most this many times as large as without.
+  // Limit for the size of all weights with Winograd's copies, as a multiple of their size without.
   double max_size = 1.35;
   Taps taps = Taps::kNone;  // else a tap build: on_tensor after every value
-  CheckOptions
-      check;  // whether the library is run, before it appears, and its results are looked at
+  CheckOptions check;       // how the library is run and its results checked, before it appears
   // For the passes that codegen runs itself; their opt_level and keep_values follow from the above.
   passes::PassOptions passes;
 };
@@ -84,17 +83,17 @@ struct KernelReport {
   std::string reason;
   double cost = 0;  // predicted, in cost-model units
   // Why it is slower than a reader might expect: integers that make nothing faster, or many
-  // multiplications without a micro-kernel. Empty where that is not so.
+  // multiplications without a micro-kernel. Empty if it is not.
   std::string slow;
   double multiplications = 0;  // at typical sizes
-  int64_t arena_bytes = 0;  // the most of the arena that is in use while it runs, at typical sizes
+  int64_t arena_bytes = 0;     // of the arena in use while it runs, at most, at typical sizes
   int64_t bytes = 0;  // of inputs, constants and outputs as the model has them, at typical sizes
-  std::string candidate = {};  // names the kernel and its plan among all that compete for this node
-  double performed = 0;        // of `multiplications`: fewer by Winograd's minimal filtering
-  std::string dtype = {};      // of its first operand, "" where there is none
+  std::string candidate = {};  // name of the kernel and plan among this node's competitors
+  double performed = 0;        // of `multiplications`; fewer with Winograd's minimal filtering
+  std::string dtype = {};      // of its first operand, "" if there is none
 };
 
-// Packed weights that a variant brings: those that it shares with a variant before count there.
+// Packed weights of a variant; weights shared with an earlier variant count there.
 struct VariantWeights {
   std::string variant;
   int64_t bytes = 0;
@@ -102,14 +101,14 @@ struct VariantWeights {
 
 // The values at one place of the arena, at typical sizes. Kernels are those of CompileReport.
 struct ArenaBuffer {
-  std::vector<std::string> values;  // one after the other where they replace each other in place
+  std::vector<std::string> values;  // several if they replace each other in place
   int64_t offset = 0, bytes = 0;    // rounded up to the alignment
   int first = 0, last = 0;          // kernels that use it
 };
 
 // How kernels were chosen by measurement.
 struct Measurement {
-  int builds = 0, rounds = 0;  // builds that ran in turn, and how often each did
+  int builds = 0, rounds = 0;  // builds that ran in turn, and runs of each
   // Run time with the kernels chosen by predicted cost, and with the ones finally kept.
   double predicted_choice_ms = 0, measured_choice_ms = 0;
 };
@@ -132,11 +131,11 @@ struct CompileReport {
   std::vector<passes::KeptFloat32> kept_float32;  // with passes.store_as
   double seconds = 0;
   std::optional<Measurement> measurement;  // at level 4
-  std::optional<CheckReport> check;        // where one was asked for
+  std::optional<CheckReport> check;        // if one was requested
 };
 
 // Compiles a canonical or quantized graph into `library` (model.so, model.o or model.a) and
-// `header`. Files appear whole or not at all.
+// `header`. Each file appears complete or not at all.
 absl::StatusOr<CompileReport> Compile(const Graph& graph, const CompileOptions& options,
                                       const std::filesystem::path& library,
                                       const std::filesystem::path& header,
@@ -150,7 +149,7 @@ enum class PlanStage {
 // The text of each variant's plan (program_text.h).
 absl::StatusOr<std::string> PlanText(const Graph& graph, const CompileOptions& options,
                                      PlanStage stage, const StepContext& context = {});
-// The graph after codegen's own passes: what kernels are chosen for.
+// The graph after codegen's own passes, for whose nodes kernels are chosen.
 absl::StatusOr<Graph> GroupGraph(const Graph& graph, const CompileOptions& options,
                                  const StepContext& context = {});
 

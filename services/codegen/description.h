@@ -1,4 +1,4 @@
-// A library's description of itself, as JSON: docs/metadata.schema.json has its form.
+// A library's description of itself, as JSON in the form of docs/metadata.schema.json.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -14,12 +14,12 @@
 
 namespace quench::codegen {
 
-// All that `model` has but the UUID, which may be stamped later. `variants` are those of the library.
+// All of the description of `model` except the UUID, which may be stamped later. `variants` are those of the library.
 std::string DescriptionOf(const ModelTables& model, const std::vector<Target>& variants);
 
-// The same, with `uuid`, from the bytes of a library, an object or an archive for any machine, and:
-// `kind` ("shared library", "object", "archive"), `machine`. Nothing is loaded or run.
-// INVALID_ARGUMENT when the bytes are not that of one model.
+// The description with `uuid`, from the bytes of a library, an object or an archive for any machine, and
+// with `kind` ("shared library", "object", "archive"), `machine`. Nothing is loaded or run.
+// INVALID_ARGUMENT if the bytes are not those of one model.
 absl::StatusOr<nlohmann::json> DescribeLibrary(std::span<const std::byte> bytes,
                                                const std::string& name);
 

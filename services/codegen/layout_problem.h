@@ -13,23 +13,23 @@ namespace quench::codegen {
 
 bool IsRowMajor(const Candidate& candidate);
 
-// A choice is a candidate for each node, by its index; it costs what the candidates cost, and the
-// transforms between what a value is and what its users want: each wanted layout of a value once.
+// A choice is a candidate for each node, by its index. Its cost is that of the candidates, and of the
+// transforms from each value's layout to those its users want, each wanted layout once.
 // Nodes that are not kernels have no candidates, and are row-major throughout.
 class LayoutProblem {
  public:
   LayoutProblem(const Graph& graph, const Target& target,
                 std::vector<std::vector<Candidate>> options);
 
-  // The cheapest choice whose copies of weights take at most `room` bytes beyond the weights: a byte
-  // has the lowest price, in microseconds, with which they do (a Lagrange multiplier). At a price
-  // the choice is optimal wherever the graph lets it be found so (PairwiseProblem), else the
-  // cheapest that is found from three starts.
+  // The cheapest choice whose copies of weights take at most `room` bytes beyond the weights: a byte has
+  // the lowest price, in microseconds, at which they do (a Lagrange multiplier). At a given price the
+  // choice is optimal if the graph's structure permits (PairwiseProblem), otherwise the cheapest one found
+  // from three starts.
   std::vector<int> Solve(int64_t room);
 
-  // Microseconds, without prices.
+  // The cost in microseconds, without prices.
   double CostOf(const std::vector<int>& chosen);
-  // Whether what Solve gave last is known to be the cheapest at its price.
+  // Whether the last result of Solve is known to be the cheapest at its price.
   bool optimal() const { return optimal_; }
 
  private:
@@ -62,12 +62,12 @@ class LayoutProblem {
   const Graph& graph_;
   std::vector<std::vector<Candidate>> options_;
   std::vector<std::vector<std::pair<size_t, size_t>>> users_;  // (node, input)
-  std::vector<std::vector<Class>> classes_;                    // of each node
-  std::vector<int> variables_;                                 // of each node in Pairwise; or -1
+  std::vector<std::vector<Class>> classes_;                    // by node
+  std::vector<int> variables_;                                 // of PairwiseProblem, by node; or -1
   std::vector<int> chosen_;
   std::vector<int64_t> slots_;
   double gbytes_ = 1;
-  double price_ = 0;  // of a byte of copies of weights
+  double price_ = 0;  // per byte of copies of weights
   bool optimal_ = false;
   const Layout plain_;
 };

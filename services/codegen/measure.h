@@ -11,14 +11,14 @@
 
 namespace quench::codegen {
 
-// As Compile, at level 4 too. There the model is built several times, each time
-// with other kernels for as many nodes as there are competitors; the builds run in turn, on random
-// inputs and one thread, and the time of every node decides. So each kernel is measured where it will
-// run: its weights are as cold, and its input as warm, as its neighbours leave them.
+// Like Compile, also at level 4. There the model is built several times, each time with other kernels for
+// all nodes that have competitors; the builds run in turn, on random inputs and one thread, and the time
+// of every node decides. So each kernel is measured in the place where it will run: its weights are as
+// cold, and its input as warm, as its neighbours leave them.
 //
-// About `options.tune_seconds` go to builds and runs, half of them at most to builds; then follows the build that
-// is kept. It is the one that predicted costs choose where the measured ones together are no faster.
-// INVALID_ARGUMENT where the target's code does not run here, or where there are several variants.
+// Builds and runs take about `options.tune_seconds`, builds at most half of that; then the result is built. It has
+// the kernels chosen by predicted cost if the measured choices together are no faster. INVALID_ARGUMENT if the
+// target's code does not run here, or if there are several variants.
 absl::StatusOr<CompileReport> CompileMeasured(const Graph& graph, const CompileOptions& options,
                                               const std::filesystem::path& library,
                                               const std::filesystem::path& header,

@@ -14,13 +14,13 @@ absl::StatusOr<std::string> NormalUuid(const std::string& text);
 
 struct Stamped {
   std::string uuid;
-  size_t offset = 0;  // where it belongs in the library, instead of as many bytes
+  size_t offset = 0;  // in the library, where it replaces as many bytes
   std::string header;
 };
 
-// Library and header as Compile would have made them with `uuid`; a library may be larger than memory
-// and is not copied. `header` says which UUID they have now; INVALID_ARGUMENT when that is not what
-// stands in the library.
+// Changes library and header to what Compile would have made with `uuid`; a library may be larger than
+// memory and is not copied. `header` gives the present UUID; INVALID_ARGUMENT if the library has another
+// one.
 absl::StatusOr<Stamped> StampUuid(std::span<const std::byte> library,
                                   std::span<const std::byte> header, const std::string& uuid);
 

@@ -1,5 +1,5 @@
-// An artifact's actions before they are machine code: buffers, where they live, and a sequence of
-// steps. One program per variant. LLVM-free.
+// The program of a library before it becomes machine code: buffers, their places, and a sequence of
+// steps. One program per variant. Does not depend on LLVM.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace quench::codegen {
 
-// A tensor as it lies in memory.
+// A tensor in memory.
 struct Shape {
   DataType dtype = DataType::kF32;
   std::vector<Dim> dims;  // logical
@@ -35,14 +35,14 @@ enum class Home : uint8_t {
 struct Storage {
   Home home = Home::kArena;
   int index = 0;
-  Shape shape;  // of the buffer it was made for: gives the size
+  Shape shape;  // of the buffer for which it was made; gives the size
   int begin = 0, end = 0;
   bool shared = false;  // written more than once or handed over: is not reused in place, and does
                         // not become an output any more
-  bool moved = false;   // kHeap: a MoveStep takes it, nobody frees it
+  bool moved = false;   // kHeap: a MoveStep takes it, it is not freed
   int output = -1;      // kHeap: it becomes this output
   int64_t offset = -1;  // kArena: fixed offset, or
-  int32_t offset_slot = -1;  // slot that has it
+  int32_t offset_slot = -1;  // the slot with the offset
 };
 
 struct Buffer {
@@ -52,7 +52,7 @@ struct Buffer {
   int64_t offset = 0;  // bytes from the start of the storage
 };
 
-// Bytes of the weight section. Filled from one constant as it is, from one in another layout, or by
+// Bytes of the weight section, filled from a constant unchanged, from a constant in another layout, or by
 // a pack transform.
 struct WeightEntry {
   std::string key;  // equal keys have equal bytes, across variants
@@ -71,7 +71,7 @@ struct ByteCount {
 struct Step;
 using Steps = std::vector<Step>;
 
-// A node of the report begins: watchers are told, and cancellation is checked.
+// The beginning of a node of the report: watchers are told, and cancellation is checked.
 struct BeginStep {};
 
 struct CallStep {
@@ -80,14 +80,14 @@ struct CallStep {
   std::vector<int> packs;    // weight entries
   int in_place = -1;  // position in `buffers` of the input that output `first_output` may take over
   int first_output = 0;
-  int scratch_storage = -1;  // heap scratch, when its size is known only at run time
+  int scratch_storage = -1;  // heap scratch, if its size is known only at run time
   // the kernel recomputes what follows from these: planned last, empty when nothing does
   std::set<SymbolId> refresh;
   double cost = 0;    // predicted microseconds on one core
   int64_t grain = 1;  // tasks worth handing to a thread
   bool parallel = false;
-  bool one_range = false;        // in parallel, each thread gets its share of the tasks at once
-  std::optional<RowOrder> rows;  // its `input` is the place in `buffers`
+  bool one_range = false;        // in parallel, each thread gets its share of tasks as one range
+  std::optional<RowOrder> rows;  // its `input` is an index into `buffers`
 };
 
 // Heap memory for a storage.
@@ -100,7 +100,7 @@ struct FreeStep {
   int storage = -1;
 };
 
-// Heap memory of one storage passes to another, whose old memory is freed.
+// Moves the heap memory of one storage to another, whose old memory is freed.
 struct MoveStep {
   int from = -1, to = -1;  // storages
 };
@@ -110,12 +110,12 @@ struct CopyStep {
   ByteCount bytes;
 };
 
-// A buffer to the end of a heap storage, which grows.
+// Appends a buffer to a heap storage, which grows.
 struct AppendStep {
   int from = -1;     // buffer
   int storage = -1;  // heap
   ByteCount bytes;
-  int32_t length_slot = -1;    // how many have been appended
+  int32_t length_slot = -1;    // number of appended buffers
   int32_t capacity_slot = -1;  // bytes
 };
 
@@ -129,7 +129,7 @@ struct IfStep {
   Steps then_steps, else_steps;
 };
 
-// Each iteration sets `iteration` and `condition_in`, does `body`, and reads `condition_out`.
+// Each iteration sets `iteration` and `condition_in`, runs `body`, and reads `condition_out`.
 // Buffers of scalars, -1 where absent.
 struct LoopStep {
   int trip_count = -1;       // i64: Loop's M
@@ -143,8 +143,9 @@ struct LoopStep {
   Steps body;
 };
 
-// Calls that read each other's rows, on one thread some tasks of each in turn: rows are read while they
-// are in the nearest caches. `body` has the calls, and the beginnings of all their nodes but the first.
+// Calls that read each other's rows, and run on one thread, some tasks of each in turn, so that rows are
+// read while they are in the nearest caches. `body` has the calls, and the beginnings of all their nodes
+// except the first.
 struct BandsStep {
   struct Range {
     int call = 0;                // its index in `body`
@@ -171,7 +172,7 @@ struct Step {
   }
 };
 
-// Calls `visit` with each sequence of steps inside of a step: branches, bodies.
+// Calls `visit` with each sequence of steps inside a step: branches, bodies.
 template <typename AnyStep, typename Visit>
 void ForEachInner(AnyStep& step, const Visit& visit) {
   if (auto* branches = step.template As<IfStep>(); branches != nullptr) {
@@ -182,7 +183,7 @@ void ForEachInner(AnyStep& step, const Visit& visit) {
   if (auto* bands = step.template As<BandsStep>(); bands != nullptr) visit(bands->body);
 }
 
-// Calls `visit` with each step, those inside of others first.
+// Calls `visit` with each step, inner steps first.
 template <typename AnySteps, typename Visit>
 void ForEachStep(AnySteps& steps, const Visit& visit) {
   for (auto& step : steps) {
@@ -195,15 +196,15 @@ struct NodeEntry {
   std::string name, op, kernel;
 };
 
-// A value of the graph that was built, as memory has it once the node that makes it is over.
+// A value of the compiled graph in memory, at the end of the node that computes it.
 struct ShownValue {
   std::string name;
   int buffer = -1;
   int node = -1;      // report entry that computes it, -1 for a view
-  int position = -1;  // of the first step after it
+  int position = -1;  // of the first step after that node
 };
 
-// Where a storage of the arena lies at typical sizes.
+// The place of a storage in the arena at typical sizes.
 struct PlacedStorage {
   int storage = -1;
   int64_t offset = 0, bytes = 0;

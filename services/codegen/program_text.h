@@ -1,4 +1,4 @@
-// Programs as text, and what is legal of them.
+// Programs as text, and the check that they are legal.
 #pragma once
 
 #include <absl/status/status.h>
@@ -10,14 +10,14 @@
 
 namespace quench::codegen {
 
-// One line for each storage, buffer and step; a step's line has its position, for the lives of
-// storages are counted in these. After AssignMemory storages have offsets.
+// One line for each storage, buffer and step; a step's line has its position, in which the lives of
+// storages are counted. After AssignMemory storages have offsets.
 std::string ProgramText(const Program& program, const SymbolTable& symbols);
 
-// Every step names buffers, storages and weights there are; buffers lie in storages; storages of the
-// arena are used within their lives; a call has a plan with as many tasks as it runs; two storages
-// that are alive at once do not lie over each other at typical sizes, once they are placed. All
-// defects at once, INTERNAL: a program is our own.
+// Checks that steps name existing buffers, storages and weights; that buffers lie within storages; that
+// storages of the arena are used within their lives; that a call's plan has as many tasks as it runs; and
+// that two storages that are live at once do not overlap at typical sizes, once placed. Reports all
+// defects at once, as INTERNAL, because programs are our own.
 absl::Status VerifyProgram(const Program& program, size_t weight_entries);
 
 }  // namespace quench::codegen

@@ -15,15 +15,15 @@ namespace quench::codegen {
 struct Choice {
   enum class Kind : uint8_t {
     kKernel,   // `candidate`
-    kAlias,    // output 0 is input 0's memory under other dims
+    kAlias,    // output 0 is input 0's memory with other dims
     kControl,  // If, Loop, Scan: row-major in and out
   };
   Kind kind = Kind::kKernel;
   Candidate candidate;
-  std::string runner_up;  // kernel and cost of the next best, "" without one
+  std::string runner_up;  // kernel and cost of the next best, "" if there is none
 };
 
-// A candidate among all for the nodes of a graph: node, kernel, plan and layouts.
+// A candidate for a node of a graph: node, kernel, plan and layouts.
 std::string CandidateName(const Node& node, const Candidate& candidate);
 
 // All candidates for a node at the level of `options`.
@@ -36,8 +36,8 @@ bool IsTaken(const Graph& graph, const Node& node, const Target& target,
 
 // One choice per node. Levels: 0 reference nests only, 1 also scheduled nests, 2 every kernel, with
 // nests row-major, 3 every kernel and layout: the cheapest combination found, with the cost of the
-// transforms between unequal layouts. A node that nothing takes is an error; all such nodes are in
-// one.
+// transforms between unequal layouts. Nodes that no kernel takes are reported together in one
+// error.
 absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Target& target,
                                                   const CompileOptions& options,
                                                   const StepContext& context);

@@ -10,14 +10,14 @@
 
 namespace quench::codegen {
 
-// Builds one such function. A slot that it has set is read back as a value, never from the slot.
+// Builds one such function. Slots that it has set are read back as values, never from the slot.
 class SlotFunction {
  public:
   SlotFunction(const std::string& name, const SymbolTable& symbols)
       : builder_(name), symbols_(symbols) {}
 
   loops::Builder& b() { return builder_; }
-  // A dim: a constant, something set by this function, or a slot.
+  // The value of a dim: a constant, a value set by this function, or a slot.
   loops::E Value(Dim dim);
   void Set(int32_t slot, loops::E value);
   // Sets an expression symbol from its definition.

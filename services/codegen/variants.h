@@ -15,16 +15,16 @@ namespace quench::codegen {
 
 struct PlannedVariant {
   Target target;
-  Graph graph;  // with a symbol table of its own, which its plans speak of
+  Graph graph;  // with its own symbol table, to which its plans refer
   BuiltProgram built;
-  size_t weights_end = 0;  // entries of the weight table that it and those before it brought
+  size_t weights_end = 0;  // entries of the weight table from it and earlier variants
 };
 
-// A copy with a symbol table of its own, bodies included: kernels of one variant must not name
-// symbols of another's.
+// A copy with its own symbol table, bodies included: kernels of one variant must not name symbols of
+// another.
 Graph WithOwnSymbols(const Graph& graph);
 
-// Chooses and plans the kernels of `groups` and places its memory: nothing is emitted. Each program is
+// Chooses and plans the kernels of `groups` and places its memory; emits no code. Each program is
 // verified.
 absl::StatusOr<std::vector<PlannedVariant>> PlanVariants(const Graph& groups,
                                                          const std::vector<Target>& targets,

@@ -11,7 +11,7 @@
 
 namespace quench::codegen {
 
-// Appends every entry, in order, and returns where each begins.
+// Appends every entry, in order, and returns the offset of each.
 absl::StatusOr<std::vector<uint64_t>> WriteWeights(const WeightTable& table, WeightsWriter& writer,
                                                    const StepContext& context);
 
