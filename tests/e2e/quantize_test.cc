@@ -195,9 +195,10 @@ TEST_F(QuantizeTest, OnnxIsForOtherRuntimes) {
   const Outcome clash =
       quantize("q.onnx", {"--for", "tensorrt", "--activation-dtype", "uint8", "--type", "dynamic"});
   EXPECT_NE(clash.exit_code, 0);
-  EXPECT_NE(clash.err.find("--for tensorrt requires --activation-dtype int8, not --activation-dtype "
-                           "uint8; --for tensorrt requires --type static, not --type dynamic"),
-            std::string::npos)
+  EXPECT_NE(
+      clash.err.find("--for tensorrt requires --activation-dtype int8, not --activation-dtype "
+                     "uint8; --for tensorrt requires --type static, not --type dynamic"),
+      std::string::npos)
       << clash.err;
   const Outcome module = quantize("q.qir", {"--for", "openvino"});
   EXPECT_NE(module.err.find("--for openvino needs an ONNX file"), std::string::npos) << module.err;

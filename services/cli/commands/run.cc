@@ -308,8 +308,9 @@ absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
   if (!args.key->key.empty())
     return InvalidArgument("--key: `{}` is not a compiled library", args.model->model);
   if (args.threads) {
-    return InvalidArgument("--threads: `{}` is not a compiled library; the interpreter uses one thread",
-                           args.model->model);
+    return InvalidArgument(
+        "--threads: `{}` is not a compiled library; the interpreter uses one thread",
+        args.model->model);
   }
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           UsesGateway(*args.gateway)

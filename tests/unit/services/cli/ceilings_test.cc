@@ -67,7 +67,8 @@ TEST(ProfileTest, NoKernelIsAboveThePeak) {
   const std::string raised = ProfileTable(above);
   EXPECT_NE(raised.find(" 25%"), std::string::npos) << raised;
   EXPECT_NE(raised.find("100%  "), std::string::npos) << raised;
-  EXPECT_NE(raised.find("reached by kernel `fast`, above the measured peak"), std::string::npos) << raised;
+  EXPECT_NE(raised.find("reached by kernel `fast`, above the measured peak"), std::string::npos)
+      << raised;
   EXPECT_EQ(ProfileToJson(above).at("peak_source"), "fast");
 }
 
