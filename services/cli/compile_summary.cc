@@ -37,8 +37,8 @@ void PrintSizes(const codegen::CompileReport& report) {
   if (report.measurement) {
     const codegen::Measurement& measured = *report.measurement;
     fmt::print(
-        "  measured {:.3f} ms per run ({:.3f} ms with the kernels first predicted; ...) ({} "
-        "builds, {} rounds)\n",
+        "  measured {:.3f} ms per run ({:.3f} ms with the kernels first predicted; {} builds, {} "
+        "rounds)\n",
         measured.measured_choice_ms, measured.predicted_choice_ms, measured.builds,
         measured.rounds);
   }

@@ -39,7 +39,7 @@ void AddRescueFlags(const Options& all, RescueFlags& flags) {
 void TellEqualized(int pairs, double before, double after) {
   fmt::print(stderr,
              "quench: equalized {} pairs of layers; channel ranges now differ by a factor of "
-             "{:.3g} (before: {:.3g}) [check that these are factors]\n",
+             "{:.3g} (before: {:.3g})\n",
              pairs, after, before);
 }
 

@@ -353,7 +353,7 @@ TEST_F(GatewayTest, LibrariesAreMeasuredThereAndRunHere) {
   EXPECT_GT(there.at("runs"), 0);
   const Outcome refused = Run({"run", "out/model.so", "--random", "1"});
   EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_THAT(refused.err, HasSubstr("runs here, without the option"));
+  EXPECT_THAT(refused.err, HasSubstr("locally, without the option"));
 }
 
 TEST_F(GatewayTest, StatisticsAndIntegersAreThoseOfOneProcess) {
@@ -367,7 +367,7 @@ TEST_F(GatewayTest, StatisticsAndIntegersAreThoseOfOneProcess) {
   ASSERT_EQ(here.exit_code, 0) << here.err;
   ASSERT_EQ(there.exit_code, 0) << there.err;
   EXPECT_TRUE(*ReadFile(work_.path("here.stats")) == *ReadFile(work_.path("there.stats")));
-  for (const char* told : {"quench: equalized ", "quench: outliers of "}) {
+  for (const char* told : {"quench: equalized ", "quench: duplicated the outlier channels of "}) {
     EXPECT_THAT(here.err, HasSubstr(told));
     EXPECT_THAT(there.err, HasSubstr(told));
   }
@@ -471,7 +471,7 @@ TEST_F(GatewayTest, ComparesAsOneProcessDoes) {
   EXPECT_EQ(here.out, there.out) << there.err;
   EXPECT_EQ(nlohmann::json::parse(here.out).at("outputs")[0].at("max_error"), 0.0);
   EXPECT_THAT(work_.Run({"compare", "set", "out/model.so", "--layers"}).err,
-              HasSubstr("outputs alone"));
+              HasSubstr("contains only outputs"));
 
   const std::vector<std::string> libraries = {"compare", "out/model.so", "out/model.so", "--data",
                                               samples};
@@ -583,7 +583,7 @@ TEST_F(GatewayTest, ErrorsAreThoseOfOneProcess) {
   EXPECT_FALSE(std::filesystem::exists(work_.path("out")));
   const Outcome unknown = Run({"compile", DigitsModel(), "--target", "x86-65", "--output", "out"});
   EXPECT_EQ(unknown.exit_code, 1);
-  EXPECT_THAT(unknown.err, HasSubstr("nearest"));
+  EXPECT_THAT(unknown.err, HasSubstr("similar ones are"));
   const std::string address = address_;
   server_->Signal(SIGTERM);
   EXPECT_EQ(server_->Wait(), 0);

@@ -111,7 +111,7 @@ TEST_F(ConfigTest, CertificatesAndTenantsAreChecked) {
   EXPECT_THAT(wrong, HasSubstr("needs `tls.ca_file`"));
   config::v1::Server optional;
   optional.set_tokens_optional(true);
-  EXPECT_THAT(MessageOf(CallersOf(optional).status()), HasSubstr("there is no `token_file`"));
+  EXPECT_THAT(MessageOf(CallersOf(optional).status()), HasSubstr("needs a `token_file`"));
 }
 
 TEST_F(ConfigTest, MistakesSayWhere) {

@@ -205,7 +205,8 @@ TEST(AnalyseTest, JsonAndTableSayTheSame) {
   EXPECT_EQ(json.at("layers").size(), 3u);
   const std::string table = ToTable(*report);
   EXPECT_NE(table.find("parameters        148"), std::string::npos);
-  EXPECT_NE(table.find("rule "), std::string::npos);
+  EXPECT_EQ(table.find("rule "), std::string::npos);
+  EXPECT_NE(ToTable(*report, {.rules = true}).find("rule "), std::string::npos);
   EXPECT_NE(table.find(report->fingerprint), std::string::npos);
 }
 

@@ -240,7 +240,7 @@ TEST(PartitionTest, TensorRtHasTypesAndConditions) {
 
 TEST(PartitionTest, UnknownBackendsAndOperatorsAreNamed) {
   EXPECT_THAT(std::string(FindBackend("tensorflow").status().message()),
-              HasSubstr("none of onnxruntime, tensorrt"));
+              HasSubstr("neither one of onnxruntime, tensorrt"));
   const std::string message(BackendOf("npu", "Conv\nRelo\n\nSoftmaxx # no\n").status().message());
   EXPECT_THAT(message, HasSubstr("npu:2: operator `Relo` is not known, similar ones are `Relu`"));
   EXPECT_THAT(message, HasSubstr("npu:4: operator `Softmaxx`"));

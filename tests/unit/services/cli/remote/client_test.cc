@@ -58,7 +58,7 @@ TEST(ClientTest, AsksForAWorkflowWhereNoPlaceIsLeftToWatchIt) {
 
   std::atomic<int> asked{0};
   const StepContext told(std::make_shared<CancelToken>(), [&](const Progress& progress) {
-    asked += progress.detail.find("no place for a watcher") != std::string::npos ? 1 : 0;
+    asked += progress.detail.find("no free watch slot") != std::string::npos ? 1 : 0;
   });
   auto watching = std::async(std::launch::async, [&] { return (*client)->Watch(*name, told); });
   EXPECT_TRUE(WaitFor([&] { return asked > 0; }));
