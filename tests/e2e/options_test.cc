@@ -238,7 +238,7 @@ void OptionsTest::WriteModels() {
   fixtures_->Write("cert.pem", Authority("nobody").certificate());
   std::filesystem::create_directory(fixtures_->path("forced"));
   fixtures_->Write("forced/model.so", "");
-  fixtures_->Write("digits.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n");
+  fixtures_->Write("classes.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n");
   std::filesystem::copy_file(QUENCH_SOURCE_DIR "/examples/samples/0_is_9.png",
                              fixtures_->path("9.png"));
   fixtures_->Write("labels.txt", "0\n1\n2\n3\n4\n5\n6\n7\n");
