@@ -582,7 +582,7 @@ TEST_F(GatewayTest, ErrorsAreThoseOfOneProcess) {
   EXPECT_THAT(bad.err, HasSubstr("bad.onnx"));
   EXPECT_FALSE(std::filesystem::exists(work_.path("out")));
   const Outcome unknown = Run({"compile", DigitsModel(), "--target", "x86-65", "--output", "out"});
-  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("similar ones are"));
   const std::string address = address_;
   server_->Signal(SIGTERM);
