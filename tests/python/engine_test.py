@@ -305,8 +305,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
     def test_nothing_becomes_another_number_silently(self):
         with quench.Engine(build("gather_lists", GATHER)) as engine:
-            for wrong, words in (([1.7, 2.2], "float64 numbers"), (["a", "b"], "no array"),
-                                 ([[1, 2], [0]], "no array"), ([2 ** 63, 0], "float64 numbers"),
+            for wrong, words in (([1.7, 2.2], "float64 numbers"), (["a", "b"], "not an array"),
+                                 ([[1, 2], [0]], "not an array"), ([2 ** 63, 0], "float64 numbers"),
                                  (Withheld(np.array([1, 2])), "a gradient is needed")):
                 with self.assertRaises(quench.InputError) as raised:
                     engine.infer(wrong)

@@ -48,7 +48,7 @@ class LoadingTest(unittest.TestCase):
 
     def test_values_of_options_are_checked_before_the_model_is_looked_at(self):
         for words, options in (("shapes: that of `x` is 3,", {"shapes": {"x": 3}}), ("shapes: a size of `x` is 1.5", {"shapes": {"x": [1.5]}}),
-                               ("shapes: a size of `x` is nan", {"shapes": {"x": [float("nan")]}}), ("shapes: .*no dict", {"shapes": [1, 2]}),
+                               ("shapes: a size of `x` is nan", {"shapes": {"x": [float("nan")]}}), ("shapes: .*not a dict", {"shapes": [1, 2]}),
                                ("dims: the greatest size of `n` is 1, must be at least 2", {"dims": {"n": (2, 1)}}),
                                ("batch is 'a', must be at least 1", {"batch": "a"}), ("batch is -1", {"batch": -1}),
                                ("opset is '17'", {"opset": "17"}), ("outputs: 3 is not a string", {"outputs": [3]}),

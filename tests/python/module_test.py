@@ -105,7 +105,7 @@ class ModuleTest(unittest.TestCase):
     def test_wrong_samples_are_value_errors(self):
         ir = self.single.copy()
         for words, data in (("number of random samples is 0", 0), ("is -3", -3), ("no samples", []), ("NoneType cannot be used as samples", None),
-                            ("sample 0: input `image`: 64 NaN", [np.full((1, 1, 8, 8), np.nan)]), ("no numbers", [["a"]]),
+                            ("sample 0: input `image`: 64 NaN", [np.full((1, 1, 8, 8), np.nan)]), ("not numbers", [["a"]]),
                             ("no samples in it", np.zeros((0, 1, 8, 8), np.float32)), ("has no samples", staged.FOLDER / "nothing"),
                             ("f32\\[1, 1, 8, 9\\]", [np.zeros((1, 1, 8, 9), np.float32)])):
             self.refused(words, ir.calibrate, data)
@@ -190,7 +190,7 @@ class ModuleTest(unittest.TestCase):
         run = self.single.get_inference_function()
         there = run(self.samples[:1].tolist())
         np.testing.assert_array_equal(there, run(image=self.samples[:1]))
-        self.refused("no array of numbers", run, [["a"]])
+        self.refused("not an array of numbers", run, [["a"]])
         self.assertEqual(math.prod(there.shape), 10)
 
     def test_a_plain_library_takes_the_key_of_the_sealed_one_along(self):

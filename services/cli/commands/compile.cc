@@ -341,7 +341,9 @@ absl::Status ResolveTargets(CompileArgs& args) {
                       : args.emit == "obj" ? codegen::Emit::kObject
                       : args.emit == "a"   ? codegen::Emit::kArchive
                                            : codegen::Emit::kByTarget;
-  QUENCH_ASSIGN_OR_RETURN(args.codegen.emit, codegen::WhatToEmit(args.codegen));
+  const absl::StatusOr<codegen::Emit> emit = codegen::WhatToEmit(args.codegen);
+  if (!emit.ok()) return UsageError(emit.status());
+  args.codegen.emit = *emit;
   if (args.with_runtime) {
     QUENCH_ASSIGN_OR_RETURN(const codegen::ResolvedTarget resolved,
                             codegen::Resolve(args.codegen.target, "", args.codegen.caller));
@@ -604,7 +606,7 @@ Action DeclareCompile(const Options& options) {
   options.Examples(kCompileExamples);
   return [args](const StepContext& context) {
     args->job.samples.sizes = TakeDataSizes(*args->model, SizeIs::kOfModel);
-    if (args->stop_after.empty()) QUENCH_RETURN_IF_ERROR(UsageError(ResolveTargets(*args)));
+    if (args->stop_after.empty()) QUENCH_RETURN_IF_ERROR(ResolveTargets(*args));
     return RunCompile(*args, context);
   };
 }
