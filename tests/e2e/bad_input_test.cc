@@ -94,7 +94,7 @@ TEST(BadInputTest, EveryPrefixOfAModelIsRefusedOrRead) {
 TEST(BadInputTest, UnknownTargetListsNearNames) {
   const Workspace work;
   const Outcome outcome = work.Run({"compile", DigitsModel(), "--target", "aarch46"});
-  ExpectRefusal(outcome, 1, "aarch64");
+  ExpectRefusal(outcome, 2, "aarch64");
   EXPECT_EQ(work.Files(), Names{});
 }
 

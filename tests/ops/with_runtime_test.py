@@ -139,7 +139,7 @@ class WithRuntimeTest(unittest.TestCase):
         done = subprocess.run([BUILD / "bin/quench", "compile", DIGITS, "--target", "android/cpu", "--with-runtime", "--output", out],
                               capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(1, done.returncode, done.stderr)
-        self.assertRegex(done.stderr, "no runtime for `aarch64-linux-android.*` \(it has those for .*`x86_64-linux-gnu`|has none")
+        self.assertRegex(done.stderr, r"no runtime for `aarch64-linux-android.*` \(it has those for .*`x86_64-linux-gnu`|has none")
         self.assertEqual([], list(self.folder.iterdir()))
 
 

@@ -129,8 +129,8 @@ std::vector<Found> AllFound() {
       input %given: f32[few_0]
       %on: bool[] = Identity(%going)
       %next: f32[4] = Tanh(%state)
-      %few: f32[few_0] = Neg(%given)
-      output %on, %next, %few
+      %opposite: f32[few_0] = Neg(%given)
+      output %on, %next, %opposite
     },
     q.captures = 1
   }
