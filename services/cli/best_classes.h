@@ -17,7 +17,7 @@ bool HasClasses(const Tensor& output, const std::vector<std::string>& names);
 // there are no names. NaN is smaller than every number.
 nlohmann::json BestClasses(const Tensor& output, const std::vector<std::string>& names);
 
-// That list for people, on stdout; at most eight rows.
+// Prints such a list for people on stdout, at most eight rows of it.
 void PrintBestClasses(const std::string& output, const nlohmann::json& best);
 
 }  // namespace quench::cli

@@ -9,7 +9,9 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "common/base/status.h"
@@ -75,6 +77,19 @@ void CancelOnSignals(const std::shared_ptr<CancelToken>& token) {
   }).detach();
 }
 
+// The command's own status, or else that of its results, which may not have reached a full disk.
+absl::Status Run(const Action& action, const StepContext& context) {
+  try {
+    const absl::Status status = action(context);
+    const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+    if (!status.ok() || written) return status;
+  } catch (const std::system_error&) {  // fmt::print's
+    std::clearerr(stdout);
+  }
+  return absl::DataLossError(
+      fmt::format("the results cannot be written to stdout: {}", std::strerror(errno)));
+}
+
 int Report(const absl::Status& status) {
   if (!status.ok()) PrintError(MessageOf(status));
   return ExitCode(status);
@@ -114,7 +129,7 @@ int Main(int argc, char** argv) {
   auto token = std::make_shared<CancelToken>();
   CancelOnSignals(token);
   ProgressDisplay display(progress);
-  const absl::Status status = chosen(StepContext(token, display.sink()));
+  const absl::Status status = Run(chosen, StepContext(token, display.sink()));
   display.Finish();
   const absl::Status started = StartSuccessor();
   return Report(started.ok() ? status : started);

@@ -29,6 +29,10 @@ static absl::StatusOr<Tensor> ReadPicture(const std::string& path, const Artifac
   return ReadImage(path, place, input.dtype, *images, path);
 }
 
+static bool IsTensorFileName(const std::filesystem::path& path) {
+  return IsImageFile(path) || path.extension() == ".npy" || path.extension() == ".pb";
+}
+
 absl::StatusOr<InputSources> SourcesOf(const InputFlags& flags,
                                        std::span<const ArtifactTensor> inputs,
                                        const std::optional<ImageOptions>& images) {
@@ -39,7 +43,7 @@ absl::StatusOr<InputSources> SourcesOf(const InputFlags& flags,
   for (const std::string& text : flags.inputs) {
     std::error_code error;
     const bool file_only = inputs.size() == 1 && text.find('=') == std::string::npos &&
-                           std::filesystem::exists(text, error);
+                           (std::filesystem::exists(text, error) || IsTensorFileName(text));
     QUENCH_ASSIGN_OR_RETURN(
         const auto pair,
         SplitAssignment("--input", file_only ? inputs[0].name + "=" + text : text));

@@ -60,6 +60,7 @@ absl::StatusOr<std::vector<std::string>> ReadClassNames(const std::string& path)
     names.push_back(std::move(name));
     begin = end + 1;
   }
+  if (names.empty()) return InvalidArgument("`{}` has no class names, one a line", path);
   return names;
 }
 

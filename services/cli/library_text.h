@@ -14,7 +14,7 @@ namespace quench::cli {
 // as far as it tells without one.
 absl::StatusOr<nlohmann::json> DescribeLibraryFile(const std::string& file, const KeyFlags& flags);
 
-// That description for people, on stdout.
+// Prints such a description for people on stdout.
 void PrintLibraryFile(const std::string& file, const nlohmann::json& description);
 
 }  // namespace quench::cli

@@ -55,6 +55,8 @@ absl::StatusOr<std::vector<int64_t>> ParseShape(const std::string& option,
 
 absl::StatusOr<std::pair<int64_t, int64_t>> ParseRange(const std::string& text) {
   const size_t dots = text.find("..");
+  if (dots != std::string::npos && (dots == 0 || dots + 2 == text.size()))
+    return InvalidArgument("--size: `{}` is not a range LOW..HIGH: both ends are needed", text);
   if (dots == std::string::npos) {
     QUENCH_ASSIGN_OR_RETURN(const int64_t value, ParseInt("--size", text));
     return std::pair{value, value};

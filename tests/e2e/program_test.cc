@@ -94,7 +94,7 @@ TEST(ProgramTest, CompilesVerifiesRunsAndMeasuresADigitsNetwork) {
   EXPECT_NE(verified.out.find("verified"), std::string::npos);
 
   const Outcome run = work.Run({"run", "out/model.so", "--input",
-                                "image=" QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy",
+                                "image="s + QUENCH_SOURCE_DIR "/bench/models/digits_sample.npy",
                                 "--output", "result", "--profile"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_TRUE(std::filesystem::exists(work.path("result") / "logits.npy"));
@@ -352,6 +352,16 @@ TEST(ProgramTest, EveryOptLevelAndEmitKind) {
   }
   EXPECT_TRUE(std::filesystem::exists(work.path("obj") / "model.o"));
   EXPECT_TRUE(std::filesystem::exists(work.path("a") / "model.a"));
+}
+
+TEST(ProgramTest, ResultsThatCannotBeWrittenAreAnError) {
+  const Workspace work;
+  for (const char* command : {" completion bash", " targets"}) {
+    const Outcome outcome =
+        work.RunProgram("/bin/sh", {"-c", std::string(QUENCH_BINARY) + command + " > /dev/full"});
+    EXPECT_EQ(outcome.exit_code, 1) << command;
+    EXPECT_NE(outcome.err.find("cannot be written to stdout: No space left"), std::string::npos);
+  }
 }
 
 TEST(ProgramTest, KernelsAreChosenByMeasurement) {

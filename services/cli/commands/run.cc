@@ -148,6 +148,7 @@ absl::Status WriteOutputs(const RunArgs& args, const Runnable& model,
   if (error) return ErrnoStatus(error.value(), "create", args.output);
   QUENCH_ASSIGN_OR_RETURN(const std::vector<std::string> names, ClassNamesOf(args, model));
   const bool text = args.format == "text", wanted = !names.empty() || HasPicture(*args.inputs);
+  bool fits = false;  // an output has the classes
   FileNames files(model.outputs);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const std::string& name = model.outputs[i];
@@ -160,8 +161,11 @@ absl::Status WriteOutputs(const RunArgs& args, const Runnable& model,
     const nlohmann::json best = BestClasses(outputs[i], names);
     if (text) PrintBestClasses(name, best);
     report["outputs"].back()["best"] = best;
+    fits = true;
   }
-  return absl::OkStatus();
+  if (args.class_names.empty() || fits) return absl::OkStatus();
+  return InvalidArgument("--class-names: `{}` has {} names, and no output has as many columns",
+                         args.class_names, names.size());
 }
 
 void AddProfile(const RunArgs& args, std::vector<NodeTiming> timings, nlohmann::json& report) {
