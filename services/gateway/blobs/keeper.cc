@@ -48,7 +48,9 @@ EvictionLimits BlobKeeper::LimitsFor(uint64_t room, uint64_t blobs) {
   if (const uint64_t missing = space.MissingOfReserve(); missing > 0) {
     room += missing + space.reserve() / 2;
   }
-  if (space.reserve() > 0) fits = std::min(fits, less(blobs, less(room, space.FreeOnDisk())));
+  // Nothing is taken from the blobs while there is room, whatever has arrived since they were counted.
+  const uint64_t lacking = space.reserve() > 0 ? less(room, space.FreeOnDisk()) : 0;
+  if (lacking > 0) fits = std::min(fits, less(blobs, lacking));
   EvictionLimits limits = options_.limits;
   limits.max = fits;
   limits.high = std::min(limits.high, fits);
