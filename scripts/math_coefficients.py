@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Computes the polynomial coefficients of services/codegen/llvm/math_coefficients.h.
+"""Computes the polynomial coefficients of services/codegen/emit/math_coefficients.h.
 
 Each row of TABLE is a function that is fitted on an interval by the Remez exchange algorithm (E. Remez, 1934) in
 60-digit arithmetic, minimising the largest weighted error; the coefficients are then rounded one after the other to the
 precision they are used in, for f32 refitting the rest each time. Needs mpmath.
 
-usage: scripts/math_coefficients.py > services/codegen/llvm/math_coefficients.h
+usage: scripts/math_coefficients.py > services/codegen/emit/math_coefficients.h
 """
 import struct
 import sys

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <chrono>
 
-#include "common/base/files.h"
+#include "common/base/errno_status.h"
 #include "common/base/status.h"
 
 namespace quench {
@@ -77,6 +77,14 @@ absl::Status AtomicFile::Commit() {
   }
   temporary_.clear();
   return absl::OkStatus();
+}
+
+void FlushAsWritten(int fd, uint64_t offset, uint64_t size) {
+  constexpr uint64_t kPiece = uint64_t{8} << 20;
+  const uint64_t begin = offset / kPiece * kPiece, end = (offset + size) / kPiece * kPiece;
+  if (end == begin) return;
+  (void)::sync_file_range(fd, static_cast<off_t>(begin), static_cast<off_t>(end - begin),
+                          SYNC_FILE_RANGE_WRITE);
 }
 
 }  // namespace quench

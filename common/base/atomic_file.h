@@ -42,4 +42,8 @@ class AtomicFile {
   uint64_t size_ = 0;
 };
 
+// After `size` bytes were written at `offset`: the disk begins with each 8 MiB of a file that is
+// complete, so that a large file's fsync finds little left. Only a hint.
+void FlushAsWritten(int fd, uint64_t offset, uint64_t size);
+
 }  // namespace quench

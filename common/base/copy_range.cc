@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <vector>
 
-#include "common/base/files.h"
+#include "common/base/errno_status.h"
 #include "common/base/status.h"
 
 namespace quench {

@@ -1,6 +1,5 @@
 #include "common/base/files.h"
 
-#include <absl/strings/cord.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -8,8 +7,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <vector>
 
 #include "common/base/atomic_file.h"
 #include "common/base/folder_tree.h"
@@ -17,30 +14,6 @@
 
 namespace quench {
 namespace {
-
-constexpr char kErrnoPayload[] = "quench.errno";
-
-absl::StatusCode CodeOf(int error) {
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return absl::StatusCode::kNotFound;
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return absl::StatusCode::kPermissionDenied;
-    case EEXIST:
-      return absl::StatusCode::kAlreadyExists;
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-    case EMFILE:
-    case ENOMEM:
-      return absl::StatusCode::kResourceExhausted;
-    default:
-      return absl::StatusCode::kFailedPrecondition;
-  }
-}
 
 class FileDescriptor {
  public:
@@ -57,18 +30,6 @@ class FileDescriptor {
 };
 
 }  // namespace
-
-absl::Status ErrnoStatus(int error, std::string_view action, const std::filesystem::path& path) {
-  absl::Status status(CodeOf(error), fmt::format("cannot {} `{}`: {}", action, path.string(),
-                                                 std::strerror(error)));
-  status.SetPayload(kErrnoPayload, absl::Cord(absl::string_view(std::to_string(error))));
-  return status;
-}
-
-int ErrnoOf(const absl::Status& status) {
-  const auto payload = status.GetPayload(kErrnoPayload);
-  return payload ? std::atoi(std::string(*payload).c_str()) : 0;
-}
 
 absl::StatusOr<std::shared_ptr<const FileMapping>> FileMapping::Open(
     const std::filesystem::path& path) {
@@ -106,14 +67,6 @@ absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path, size_t l
         fmt::format("`{}` has {} bytes, at most {} are read", path.string(), bytes.size(), limit));
   }
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-}
-
-void FlushAsWritten(int fd, uint64_t offset, uint64_t size) {
-  constexpr uint64_t kPiece = uint64_t{8} << 20;
-  const uint64_t begin = offset / kPiece * kPiece, end = (offset + size) / kPiece * kPiece;
-  if (end == begin) return;
-  (void)::sync_file_range(fd, static_cast<off_t>(begin), static_cast<off_t>(end - begin),
-                          SYNC_FILE_RANGE_WRITE);
 }
 
 absl::Status WriteFileAtomically(const std::filesystem::path& path, std::string_view contents) {

@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/errno_status.h"
+
 namespace quench {
 
 // A read-only mapping of a whole file, or a part of one. Shared by everything that points into it;
@@ -41,15 +43,6 @@ absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path,
 
 // Writes to a temporary name beside `path`, fsyncs, renames. On failure nothing remains.
 absl::Status WriteFileAtomically(const std::filesystem::path& path, std::string_view contents);
-
-// After `size` bytes were written at `offset`: the disk begins with each 8 MiB of a file that is
-// complete, so that a large file's fsync finds little left. Only a hint.
-void FlushAsWritten(int fd, uint64_t offset, uint64_t size);
-
-// Turns errno into a status that names the path and what would be right.
-absl::Status ErrnoStatus(int error, std::string_view action, const std::filesystem::path& path);
-// The `error` of a status that ErrnoStatus made, wherever it has been since; 0 for any other.
-int ErrnoOf(const absl::Status& status);
 
 // A fresh directory under `parent` (default: the system's temporary folder), removed with its
 // contents on destruction.

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/base/files.h"
+#include "common/base/errno_status.h"
 #include "common/base/status.h"
 
 namespace quench {

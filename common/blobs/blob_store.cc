@@ -10,9 +10,9 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "common/base/atomic_file.h"
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
-#include "common/blobs/eviction.h"
 #include "common/blobs/folder.h"
 
 namespace quench {
@@ -433,14 +433,5 @@ absl::StatusOr<BlobStat> LocalBlobStore::Stat() const {
 }
 
 void LocalBlobStore::RemoveAbandoned() { blobs::RemoveAbandoned(root_ / "tmp"); }
-
-absl::StatusOr<BlobStat> LocalBlobStore::Prune(uint64_t keep_bytes) {
-  RemoveAbandoned();
-  QUENCH_ASSIGN_OR_RETURN(
-      Eviction eviction,
-      Evict({{this, nullptr}}, {keep_bytes, keep_bytes, keep_bytes, std::chrono::seconds(0)}));
-  eviction.removed.limit_bytes = limit_bytes_;
-  return eviction.removed;
-}
 
 }  // namespace quench

@@ -75,4 +75,13 @@ absl::StatusOr<Eviction> Evict(const std::vector<EvictableStore>& stores,
   return result;
 }
 
+absl::StatusOr<BlobStat> LocalBlobStore::Prune(uint64_t keep_bytes) {
+  RemoveAbandoned();
+  QUENCH_ASSIGN_OR_RETURN(
+      Eviction eviction,
+      Evict({{this, nullptr}}, {keep_bytes, keep_bytes, keep_bytes, std::chrono::seconds(0)}));
+  eviction.removed.limit_bytes = limit_bytes_;
+  return eviction.removed;
+}
+
 }  // namespace quench

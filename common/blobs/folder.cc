@@ -9,6 +9,7 @@
 #include <system_error>
 #include <tuple>
 
+#include "common/base/atomic_file.h"
 #include "common/base/beside.h"
 #include "common/base/files.h"
 #include "common/base/status.h"

@@ -196,4 +196,8 @@ class Builder {
 // Inlines a scalar function: its value with `operands` in place of the parameters.
 E Apply(Builder& builder, const ScalarFunction& function, std::span<const E> operands);
 
+// An existing or simpler expression equal to `op(a, b)`, or nothing. Integers and bools only: float
+// arithmetic keeps the order and the roundings that were written.
+std::optional<E> Simplify(BinaryOp op, E a, E b);
+
 }  // namespace quench::loops

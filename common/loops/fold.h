@@ -1,10 +1,9 @@
-// Constant folding of integer expressions while they are built.
+// Integer operations on constants.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
-#include "common/loops/builder.h"
+#include "common/loops/loops.h"
 #include "common/loops/scalar.h"
 
 namespace quench::loops {
@@ -16,9 +15,5 @@ int64_t WrapInteger(DataType type, int64_t value);
 // The result of an integer or bool operation on two constants of `type`, in the same
 // representation.
 int64_t FoldInteger(BinaryOp op, DataType type, int64_t a, int64_t b);
-
-// An existing or simpler expression equal to `op(a, b)`, or nothing. Integers and bools only: float
-// arithmetic keeps the order and the roundings that were written.
-std::optional<E> Simplify(BinaryOp op, E a, E b);
 
 }  // namespace quench::loops

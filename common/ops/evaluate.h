@@ -3,21 +3,14 @@
 
 #include <absl/status/statusor.h>
 
-#include <functional>
-#include <map>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "common/base/context.h"
 #include "common/ir/graph.h"
+#include "common/ops/evaluate_body.h"
 
 namespace quench::ops {
-
-struct EvaluateOptions {
-  // Called with (value name, tensor) after each node, outermost graph only. May be empty.
-  std::function<void(const std::string&, const Tensor&)> on_value;
-};
 
 // Runs `graph` (canonical or later) on `inputs` (one per graph input, in order). Shapes are
 // re-inferred from the concrete tensors, so any input that the declared types admit works. Errors

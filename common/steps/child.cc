@@ -22,7 +22,7 @@
 
 #include "common/base/files.h"
 #include "common/rpc/errors.h"
-#include "common/steps/child_internal.h"
+#include "common/steps/child_agreement.h"
 #include "common/steps/child_log.h"
 #include "common/steps/disk_watch.h"
 #include "common/steps/liveness.h"

@@ -16,7 +16,7 @@
 
 #include "common/rpc/errors.h"
 #include "common/steps/child.h"
-#include "common/steps/child_internal.h"
+#include "common/steps/child_agreement.h"
 #include "common/steps/pipes.h"
 #include "common/steps/sandbox.h"
 #include "google/rpc/status.pb.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/steps/child_internal.h"
+#include "common/steps/child_agreement.h"
 #include "quench/child/v1/child.pb.h"
 
 namespace quench::steps {

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "common/runner/runner.h"
-#include "services/analyser/verify.h"
+#include "services/analyser/verify_report.h"
 
 namespace quench::analyser {
 

@@ -16,6 +16,7 @@ using Action = std::function<absl::Status(const StepContext&)>;
 
 // The same status as a mistake in the command line, which ends the program with exit code 2.
 absl::Status UsageError(absl::Status status);
+bool IsUsageError(const absl::Status& status);
 
 struct Command {
   std::string_view name;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "services/codegen/check_report.h"
+#include "services/codegen/check/report.h"
 
 namespace quench::cli {
 namespace {

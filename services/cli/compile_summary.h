@@ -6,7 +6,7 @@
 #include <string>
 
 #include "services/cli/quantization.h"
-#include "services/codegen/codegen.h"
+#include "services/codegen/report.h"
 
 namespace quench::cli {
 

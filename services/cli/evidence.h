@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "services/codegen/check_report.h"
+#include "services/codegen/options/options.h"
 
 namespace quench::cli {
 

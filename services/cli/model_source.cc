@@ -14,6 +14,7 @@
 #include "common/ir/text.h"
 #include "common/ir/wire/wire.h"
 #include "services/cli/colour.h"
+#include "services/cli/local_store.h"
 #include "services/cli/module_files.h"
 #include "services/importer/onnx/tensor_file.h"
 
@@ -321,10 +322,6 @@ absl::StatusOr<FileKind> KindOf(const std::string& path) {
   if (IsTextModule(head)) return FileKind::kTextModule;
   if (IsModuleFile(head) || IsSerializedModule(head)) return FileKind::kBinaryModule;
   return FileKind::kModel;
-}
-
-absl::StatusOr<std::shared_ptr<LocalBlobStore>> OpenStore() {
-  return LocalBlobStore::Open(LocalBlobStore::DefaultRoot());
 }
 
 absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& options) {

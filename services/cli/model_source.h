@@ -90,9 +90,6 @@ enum class FileKind { kArtifact, kTextModule, kBinaryModule, kModel };
 // By content: ELF, text module, binary module, anything else.
 absl::StatusOr<FileKind> KindOf(const std::string& path);
 
-// The blob store of the local user. Opened once.
-absl::StatusOr<std::shared_ptr<LocalBlobStore>> OpenStore();
-
 // The options of an import, without --batch and passes. INVALID_ARGUMENT names what is wrong.
 absl::StatusOr<importer::ImportOptions> ImportOptionsOf(const ModelOptions& options);
 

@@ -11,7 +11,7 @@
 #include "common/ir/constants.h"
 #include "common/ops/op.h"
 #include "services/cli/colour.h"
-#include "services/cli/model_source.h"
+#include "services/cli/local_store.h"
 
 namespace quench::cli {
 namespace {

@@ -21,15 +21,16 @@
 #include "common/ops/op.h"
 #include "common/passes/pass.h"
 #include "common/runtime/abi.h"
-#include "services/codegen/check.h"
+#include "services/codegen/check/check.h"
 #include "services/codegen/description.h"
+#include "services/codegen/emit/artifact.h"
+#include "services/codegen/emit/model_entry.h"
 #include "services/codegen/header.h"
 #include "services/codegen/link/link.h"
-#include "services/codegen/llvm/artifact.h"
+#include "services/codegen/object/weights.h"
 #include "services/codegen/package.h"
 #include "services/codegen/plan/arena_buffers.h"
-#include "services/codegen/variants.h"
-#include "services/codegen/weights.h"
+#include "services/codegen/plan/variants.h"
 
 namespace quench::codegen {
 namespace {

@@ -9,8 +9,8 @@
 #include "common/ir/states.h"
 #include "common/ir/symbols_spelling.h"
 #include "common/runtime/quench_rt.h"
-#include "services/codegen/boundary.h"
-#include "services/codegen/link/sections.h"
+#include "services/codegen/object/sections.h"
+#include "services/codegen/plan/boundary.h"
 
 namespace quench::codegen {
 namespace {

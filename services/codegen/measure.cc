@@ -11,7 +11,7 @@
 #include "common/base/status.h"
 #include "common/runner/runner.h"
 #include "services/codegen/kernels/typical_sizes.h"
-#include "services/codegen/targets/target.h"
+#include "services/codegen/targets/resolve.h"
 
 namespace quench::codegen {
 namespace {

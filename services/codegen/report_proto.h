@@ -2,7 +2,7 @@
 #pragma once
 
 #include "quench/codegen/v1/codegen.pb.h"
-#include "services/codegen/codegen.h"
+#include "services/codegen/report.h"
 
 namespace quench::codegen {
 

@@ -7,7 +7,7 @@
 #include "services/codegen/measure.h"
 #include "services/codegen/package.h"
 #include "services/codegen/report_proto.h"
-#include "services/codegen/targets/target.h"
+#include "services/codegen/targets/resolve.h"
 
 namespace quench::codegen {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "services/codegen/emit/module.h"
 #include "services/codegen/kernels/kernel.h"
-#include "services/codegen/llvm/module.h"
 
 namespace quench::codegen {
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "common/base/status.h"
-#include "services/codegen/targets/target.h"
+#include "services/codegen/targets/resolve.h"
 
 namespace quench::codegen {
 

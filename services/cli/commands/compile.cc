@@ -29,7 +29,7 @@
 #include "services/codegen/header.h"
 #include "services/codegen/measure.h"
 #include "services/codegen/package.h"
-#include "services/codegen/targets/target.h"
+#include "services/codegen/targets/resolve.h"
 #include "services/quantizer/statistics_file.h"
 
 namespace quench::cli {

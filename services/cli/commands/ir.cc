@@ -14,7 +14,7 @@
 #include "services/cli/model_source.h"
 #include "services/cli/module_files.h"
 #include "services/cli/remote.h"
-#include "services/codegen/codegen.h"
+#include "services/codegen/plan/variants.h"
 
 namespace quench::cli {
 namespace {

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/ops/op.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/local_store.h"
 #include "services/cli/model_source.h"
 #include "services/importer/importer.h"
 

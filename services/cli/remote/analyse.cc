@@ -1,5 +1,6 @@
 #include "common/base/status.h"
 #include "services/analyser/report_proto.h"
+#include "services/cli/local_store.h"
 #include "services/cli/remote.h"
 #include "services/cli/remote/client.h"
 #include "services/cli/remote/model.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "common/base/status.h"
+#include "services/cli/local_store.h"
 #include "services/cli/remote.h"
 #include "services/cli/remote/client.h"
 #include "services/cli/remote/model.h"

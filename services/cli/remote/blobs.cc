@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
 #include "services/cli/labels.h"
+#include "services/cli/local_store.h"
 #include "services/cli/remote.h"
 #include "services/cli/remote/client.h"
 #include "services/cli/remote/samples.h"

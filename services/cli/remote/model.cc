@@ -4,7 +4,7 @@
 #include "common/steps/modules.h"
 #include "services/cli/colour.h"
 #include "services/codegen/codegen.h"
-#include "services/codegen/targets/target.h"
+#include "services/codegen/targets/resolve.h"
 #include "services/importer/graph/external_files.h"
 #include "services/importer/importer.h"
 

@@ -3,6 +3,7 @@
 #include "common/ir/npy.h"
 #include "services/analyser/report_proto.h"
 #include "services/cli/input_flags.h"
+#include "services/cli/local_store.h"
 #include "services/cli/remote.h"
 #include "services/cli/remote/client.h"
 #include "services/cli/remote/model.h"

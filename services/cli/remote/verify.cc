@@ -3,6 +3,7 @@
 
 #include "common/base/status.h"
 #include "services/analyser/report_proto.h"
+#include "services/cli/local_store.h"
 #include "services/cli/remote.h"
 #include "services/cli/remote/model.h"
 #include "services/cli/remote/steps.h"

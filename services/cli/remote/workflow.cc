@@ -6,6 +6,7 @@
 #include "common/rpc/errors.h"
 #include "common/steps/read_config.h"
 #include "quench/gateway/v1/workflows.pb.h"
+#include "services/cli/local_store.h"
 #include "services/cli/remote.h"
 #include "services/cli/remote/client.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "services/codegen/targets/target.h"
+#include "services/codegen/targets/resolve.h"
 
 namespace quench::cli {
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "services/codegen/codegen.h"
-#include "services/codegen/program.h"
+#include "services/codegen/plan/program.h"
+#include "services/codegen/plan/report.h"
 
 namespace quench::codegen {
 

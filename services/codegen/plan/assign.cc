@@ -5,8 +5,8 @@
 
 #include "common/base/status.h"
 #include "services/codegen/plan/memory_plan.h"
-#include "services/codegen/schedule/schedule.h"
-#include "services/codegen/slot_functions.h"
+#include "services/codegen/plan/slot_functions.h"
+#include "services/codegen/schedule/plan_nest.h"
 
 namespace quench::codegen {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <absl/status/status.h>
 
-#include "services/codegen/program.h"
+#include "services/codegen/plan/program.h"
 
 namespace quench::codegen {
 

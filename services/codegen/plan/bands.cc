@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "services/codegen/laid_out_sizes.h"
+#include "services/codegen/plan/laid_out_sizes.h"
 
 namespace quench::codegen {
 namespace {

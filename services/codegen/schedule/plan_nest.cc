@@ -1,5 +1,9 @@
+#include "services/codegen/schedule/plan_nest.h"
+
 #include "common/base/status.h"
+#include "services/codegen/schedule/make_schedule.h"
 #include "services/codegen/schedule/schedule.h"
+#include "services/codegen/schedule/scratch.h"
 
 namespace quench::codegen {
 

@@ -1,5 +1,6 @@
+#include "services/codegen/schedule/scratch.h"
+
 #include "common/base/status.h"
-#include "services/codegen/schedule/schedule.h"
 
 namespace quench::codegen {
 namespace {

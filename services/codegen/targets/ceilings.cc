@@ -4,7 +4,7 @@
 
 #include "common/base/near_names.h"
 #include "common/base/status.h"
-#include "services/codegen/targets/target.h"
+#include "services/codegen/targets/resolve.h"
 
 namespace quench::codegen {
 

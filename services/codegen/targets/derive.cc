@@ -8,7 +8,7 @@
 #include "common/base/near_names.h"
 #include "common/base/status.h"
 #include "common/runtime/abi.h"
-#include "services/codegen/llvm/cpus.h"
+#include "services/codegen/targets/cpu_names.h"
 #include "services/codegen/targets/machines.h"
 
 namespace quench::codegen {

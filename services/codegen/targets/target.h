@@ -2,15 +2,8 @@
 // targets/ names an ISA.
 #pragma once
 
-#include <absl/status/statusor.h>
-
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <vector>
-
-#include "services/codegen/targets/host_cpu.h"
-#include "services/codegen/targets/spec.h"
 
 namespace quench::codegen {
 
@@ -63,44 +56,5 @@ struct Target {
   int64_t panel_lanes = 0;
   int f32_lanes() const { return vector_bits / 32; }
 };
-
-// The meaning of a request's target.
-struct ResolvedTarget {
-  TargetSpec spec;                  // of the strongest variant, its triple filled in
-  std::vector<Target> variants;     // weakest first
-  std::vector<std::string> unused;  // features asked for that no generated code uses, with signs
-};
-
-// `text` is a name (of TargetNames or TagNames), a target string or JSON (spec.h). "host", and a
-// string without a triple, is resolved to what `caller` describes; absent: this machine. `host` is
-// the same for --host, "" none: it must be able to run the target's code. INVALID_ARGUMENT has near
-// names for what is unknown; UNIMPLEMENTED for kinds and systems without code.
-absl::StatusOr<ResolvedTarget> Resolve(const std::string& text, const std::string& host,
-                                       const std::optional<HostCpu>& caller);
-
-// The variants alone, without a host.
-absl::StatusOr<std::vector<Target>> ResolveTarget(const std::string& text,
-                                                  const std::optional<HostCpu>& caller = {});
-
-// Whether `text` is a name of TargetNames or TagNames.
-bool IsTargetName(const std::string& text);
-
-// Whether `text` cannot be resolved without a description of the caller's CPU. False for what does
-// not resolve at all.
-bool NeedsCaller(const std::string& text);
-
-enum class TagKind { kX86, kArm, kAndroid };
-
-// A name that --target takes.
-struct TargetName {
-  std::string name;
-  TagKind kind = TagKind::kX86;  // of `host`: this machine's
-  std::string description;
-  std::vector<std::string> strings;  // a target string for each variant; of `host`: none
-};
-// The kinds of code, in the order of targets.def, "host" first.
-std::vector<TargetName> TargetNames();
-// Boards and processors: tags.def.
-std::vector<TargetName> TagNames();
 
 }  // namespace quench::codegen

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <span>
 
-#include "services/codegen/link/sections.h"
+#include "services/codegen/object/sections.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <iostream>
 #include <string>
 
-#include "services/codegen/targets/target.h"
+#include "services/codegen/targets/resolve.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 

@@ -18,6 +18,7 @@
 #include "common/passes/rounded.h"
 #include "common/runner/runner.h"
 #include "common/runtime/quench_rt.h"
+#include "services/codegen/plan/variants.h"
 #include "services/codegen/targets/target.h"
 #include "tests/fuzz/graphs/guarded_memory.h"
 

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "common/runtime/quench_rt.h"
-#include "services/codegen/targets/target.h"
+#include "services/codegen/targets/resolve.h"
 #include "tests/fuzz/graphs/check.h"
 
 namespace quench::fuzz {

@@ -1,4 +1,4 @@
-#include "services/codegen/check.h"
+#include "services/codegen/check/check.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 
 #include "common/base/status.h"
 #include "common/ir/text.h"
-#include "services/codegen/check_compare.h"
-#include "services/codegen/part.h"
+#include "services/codegen/check/compare.h"
+#include "services/codegen/check/part.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
 namespace quench::codegen::check_test {

@@ -8,8 +8,8 @@
 #include "common/ops/evaluate.h"
 #include "common/ops/op.h"
 #include "common/runtime/quench_rt.h"
-#include "services/codegen/targets/target.h"
-#include "services/codegen/variants.h"
+#include "services/codegen/plan/variants.h"
+#include "services/codegen/targets/resolve.h"
 #include "tests/support/sample.h"
 
 namespace quench::codegen {

@@ -13,6 +13,7 @@
 #include "common/runner/inputs.h"
 #include "common/runner/runner.h"
 #include "services/codegen/codegen.h"
+#include "services/codegen/plan/variants.h"
 
 namespace quench::codegen {
 

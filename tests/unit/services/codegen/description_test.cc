@@ -7,7 +7,7 @@
 
 #include "common/base/files.h"
 #include "common/runtime/quench_rt.h"
-#include "services/codegen/boundary.h"
+#include "services/codegen/plan/boundary.h"
 #include "tests/support/matchers.h"
 #include "tests/unit/services/codegen/compile_support.h"
 

@@ -7,8 +7,8 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "services/codegen/emit/artifact.h"
 #include "services/codegen/header.h"
-#include "services/codegen/llvm/artifact.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
 namespace quench::codegen::emit_test {

@@ -6,7 +6,7 @@
 
 #include "common/ir/text.h"
 #include "common/ops/op.h"
-#include "services/codegen/program_text.h"
+#include "services/codegen/plan/program_text.h"
 #include "tests/support/matchers.h"
 #include "tests/unit/services/codegen/compile_support.h"
 

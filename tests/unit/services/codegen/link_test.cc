@@ -8,7 +8,7 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
-#include "services/codegen/link/weight_section.h"
+#include "services/codegen/object/weight_section.h"
 
 namespace quench::codegen::link_test {
 namespace {

@@ -7,9 +7,9 @@
 #include "common/ir/text.h"
 #include "common/ops/op.h"
 #include "services/codegen/codegen.h"
-#include "services/codegen/llvm/module.h"
-#include "services/codegen/program_text.h"
-#include "services/codegen/variants.h"
+#include "services/codegen/emit/module.h"
+#include "services/codegen/plan/program_text.h"
+#include "services/codegen/plan/variants.h"
 #include "tests/support/matchers.h"
 
 namespace quench::codegen::program_test {

@@ -1,5 +1,5 @@
 // The joint choice of kernels and layouts, beside trying every combination.
-#include "services/codegen/select.h"
+#include "services/codegen/plan/select.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "common/base/status.h"
 #include "common/ops/evaluate.h"
-#include "services/codegen/layout_problem.h"
+#include "services/codegen/plan/layout_problem.h"
 #include "tests/support/networks.h"
 #include "tests/unit/services/codegen/compile_support.h"
 

@@ -1,5 +1,3 @@
-#include "services/codegen/targets/target.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "common/runtime/quench_rt.h"
 #include "services/codegen/codegen.h"
 #include "services/codegen/targets/ceilings.h"
+#include "services/codegen/targets/resolve.h"
 #include "tests/support/matchers.h"
 
 namespace quench::codegen::target_test {

@@ -1,8 +1,8 @@
 // Parts of kernels' tasks: shares of threads, what all of these read, and bands that go through several
 // kernels.
 #include "common/ops/evaluate.h"
-#include "services/codegen/program_text.h"
-#include "services/codegen/variants.h"
+#include "services/codegen/plan/program_text.h"
+#include "services/codegen/plan/variants.h"
 #include "tests/support/matchers.h"
 #include "tests/support/sample.h"
 #include "tests/unit/services/codegen/compile_support.h"

@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "common/base/files.h"
+#include "services/codegen/emit/module.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/link/link.h"
-#include "services/codegen/llvm/module.h"
-#include "services/codegen/schedule/schedule.h"
+#include "services/codegen/schedule/plan_nest.h"
 #include "tests/unit/services/codegen/kernels/reference.h"
 
 namespace quench::codegen::targets_test {

@@ -11,7 +11,9 @@
 #include "common/loops/builder.h"
 #include "common/loops/interpreter.h"
 #include "services/codegen/schedule/collapse.h"
+#include "services/codegen/schedule/make_schedule.h"
 #include "services/codegen/schedule/physical_index.h"
+#include "services/codegen/schedule/scratch.h"
 
 namespace quench::codegen::schedule_test {
 namespace {

@@ -1,0 +1,53 @@
+#include "common/base/errno_status.h"
+
+#include <absl/strings/cord.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "common/base/status.h"
+
+namespace quench {
+namespace {
+
+constexpr char kErrnoPayload[] = "quench.errno";
+
+absl::StatusCode CodeOf(int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::StatusCode::kNotFound;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::StatusCode::kPermissionDenied;
+    case EEXIST:
+      return absl::StatusCode::kAlreadyExists;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EMFILE:
+    case ENOMEM:
+      return absl::StatusCode::kResourceExhausted;
+    default:
+      return absl::StatusCode::kFailedPrecondition;
+  }
+}
+
+}  // namespace
+
+absl::Status ErrnoStatus(int error, std::string_view action, const std::filesystem::path& path) {
+  absl::Status status(CodeOf(error), fmt::format("cannot {} `{}`: {}", action, path.string(),
+                                                 std::strerror(error)));
+  status.SetPayload(kErrnoPayload, absl::Cord(absl::string_view(std::to_string(error))));
+  return status;
+}
+
+int ErrnoOf(const absl::Status& status) {
+  const auto payload = status.GetPayload(kErrnoPayload);
+  return payload ? std::atoi(std::string(*payload).c_str()) : 0;
+}
+
+}  // namespace quench

@@ -1,0 +1,126 @@
+#include "services/codegen/plan/variants.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/ops/op.h"
+#include "services/codegen/plan/assign.h"
+#include "services/codegen/plan/bands.h"
+#include "services/codegen/plan/program_text.h"
+#include "services/codegen/plan/select.h"
+#include "services/codegen/targets/resolve.h"
+
+namespace quench::codegen {
+namespace {
+
+void UseTable(Graph& graph, const std::shared_ptr<SymbolTable>& table) {
+  graph.symbols = table;
+  for (Node& node : graph.nodes) {
+    for (auto& [name, attribute] : node.attributes) {
+      GraphPtr* body = std::get_if<GraphPtr>(&attribute);
+      if (body == nullptr) continue;
+      Graph copy = **body;
+      UseTable(copy, table);
+      *body = std::make_shared<const Graph>(std::move(copy));
+    }
+  }
+}
+
+}  // namespace
+
+Graph WithOwnSymbols(const Graph& graph) {
+  Graph copy = graph;
+  UseTable(copy, std::make_shared<SymbolTable>(*graph.symbols));
+  return copy;
+}
+
+namespace {
+
+// The byte type that the best variant multiplies by weights without changing it.
+DataType BytesOf(const Target& target) {
+  if (!target.add_products_u8.empty()) return DataType::kU8;
+  if (!target.add_products_i8.empty()) return DataType::kI8;
+  const bool picks = !target.add_pairs_of_bytes.empty() && !target.pick_of_16.empty();
+  return picks ? DataType::kU8 : DataType::kUndefined;
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> GroupGraph(const Graph& graph, const CompileOptions& options,
+                                 const StepContext& context) {
+  // Passes know more than the importer did: sizes that were for the run to tell may be fixed by now.
+  Graph copy = WithOwnSymbols(graph);
+  QUENCH_RETURN_IF_ERROR(ops::InferGraph(copy));
+  passes::PassOptions how = options.passes;
+  QUENCH_ASSIGN_OR_RETURN(const ResolvedTarget resolved,
+                          Resolve(options.target, options.host_target, options.caller));
+  how.activation_bytes = BytesOf(resolved.variants.back());
+  how.opt_level = std::min(options.opt_level, 3);
+  how.keep_values = options.taps == Taps::kModelValues;
+  how.whole_values = options.taps != Taps::kNone;
+  return passes::RunCodegenPasses(std::move(copy), how, context);
+}
+
+namespace {
+
+// Groups as kernels of this target take them.
+absl::StatusOr<Graph> GraphFor(const Target& target, const Graph& groups,
+                               const CompileOptions& options) {
+  return passes::CutGroups(WithOwnSymbols(groups), [&](const Graph& graph, const Node& node) {
+    return IsTaken(graph, node, target, options);
+  });
+}
+
+absl::StatusOr<BuiltProgram> OrderedProgram(const Graph& graph, const Target& target,
+                                            const CompileOptions& options, WeightTable& weights,
+                                            const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(BuiltProgram built,
+                          BuildProgram(graph, target, options, weights, context));
+  if (options.opt_level >= 3) FormBands(built.program, built.reports, target);
+  return built;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<PlannedVariant>> PlanVariants(const Graph& groups,
+                                                         const std::vector<Target>& targets,
+                                                         const CompileOptions& options,
+                                                         WeightTable& weights,
+                                                         const StepContext& context) {
+  std::vector<PlannedVariant> variants;
+  for (const Target& target : targets) {
+    QUENCH_ASSIGN_OR_RETURN(Graph graph, GraphFor(target, groups, options));
+    PlannedVariant variant{target, std::move(graph), {}};
+    QUENCH_ASSIGN_OR_RETURN(variant.built,
+                            OrderedProgram(variant.graph, target, options, weights, context));
+    variant.weights_end = weights.entries().size();
+    QUENCH_RETURN_IF_ERROR(AssignMemory(variant.built.program, *variant.graph.symbols, target));
+    QUENCH_RETURN_IF_ERROR(VerifyProgram(variant.built.program, variant.weights_end));
+    variants.push_back(std::move(variant));
+  }
+  return variants;
+}
+
+absl::StatusOr<std::string> PlanText(const Graph& graph, const CompileOptions& options,
+                                     PlanStage stage, const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const Graph groups, GroupGraph(graph, options, context));
+  QUENCH_ASSIGN_OR_RETURN(const ResolvedTarget resolved,
+                          Resolve(options.target, options.host_target, options.caller));
+  WeightTable weights;
+  std::string text;
+  for (const Target& target : resolved.variants) {
+    QUENCH_ASSIGN_OR_RETURN(const Graph own, GraphFor(target, groups, options));
+    QUENCH_ASSIGN_OR_RETURN(BuiltProgram built,
+                            OrderedProgram(own, target, options, weights, context));
+    if (stage == PlanStage::kMemory)
+      QUENCH_RETURN_IF_ERROR(AssignMemory(built.program, *own.symbols, target));
+    QUENCH_RETURN_IF_ERROR(VerifyProgram(built.program, weights.entries().size()));
+    text += fmt::format("{}variant {}\n{}", text.empty() ? "" : "\n", target.name,
+                        ProgramText(built.program, *own.symbols));
+  }
+  return text;
+}
+
+}  // namespace quench::codegen

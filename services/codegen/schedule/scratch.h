@@ -1,0 +1,23 @@
+// Scratch memory of scheduled nests.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include "common/ir/symbols.h"
+#include "common/loops/loops.h"
+
+namespace quench::codegen {
+
+// The value of an i64 expression over constants and slots as a dim. UNIMPLEMENTED for other
+// expressions.
+absl::StatusOr<Dim> DimOf(const loops::Function& function, loops::ExprId expr,
+                          SymbolTable& symbols);
+
+// Bytes of scratch that a kernel compiled from `function` takes from its caller, per concurrent
+// task, a multiple of 64; 0 when it fits on the stack.
+absl::StatusOr<Dim> ScratchBytes(const loops::Function& function, SymbolTable& symbols);
+// Static scratch up to this many bytes lies on the stack.
+inline constexpr int64_t kStackScratchBytes = 16 << 10;
+inline constexpr int64_t kScratchAlignment = 64;
+
+}  // namespace quench::codegen
