@@ -12,6 +12,7 @@
 
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/kernels/vector_builder.h"
+#include "services/codegen/targets/resolve.h"
 #include "tests/support/kernel_runner.h"
 
 namespace quench::codegen {
@@ -117,7 +118,8 @@ class Bench {
     candidate.outputs = {Layout{}};
     candidate.packed = {false};
     candidate.code = std::make_shared<const PeakCode>(target_.f32_lanes());
-    const KernelRequest request{graph_, graph_.nodes[0], target_, 3};
+    const KernelRequest request{
+        graph_, graph_.nodes[0], target_, {.opt_level = 3}, *graph_.symbols};
     auto runner = KernelRunner::Create(request, candidate);
     if (!runner.ok()) return runner.status();
     peak_runner_ = *std::move(runner);
@@ -130,11 +132,11 @@ class Bench {
     const ValueId w = graph.AddConstant("w", Random(layer.w));
     const NodeId node = graph.AddNode(layer.op, "layer", {x, w}, 1, layer.attributes);
     graph.value(graph.node(node).outputs[0]).type = TypeOf(layer.y);
-    const KernelRequest request{graph, graph.nodes[0], target_, 3};
+    const KernelRequest request{graph, graph.nodes[0], target_, {.opt_level = 3}, *graph.symbols};
     for (const Kernel* kernel : AllKernels()) {
       if (kernel->name == "scheduled" || kernel->name == "reference") continue;
       std::vector<Candidate> candidates;
-      kernel->propose(request, candidates);
+      Propose(*kernel, request, candidates);
       for (const Candidate& candidate : candidates) {
         auto runner = KernelRunner::Create(request, candidate);
         if (!runner.ok()) return runner.status();

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/fields.h"
 #include "common/ir/tensor.h"
 
 namespace quench::ops {
@@ -21,7 +22,8 @@ int64_t NearPart(int64_t w);
 // Four neighbouring input channels of one tap.
 struct WeightWord {
   int64_t tap = 0, word = 0;
-  bool operator==(const WeightWord&) const = default;
+  friend bool operator==(const WeightWord&, const WeightWord&) = default;
+  QUENCH_FIELDS(tap, word)
 };
 
 // The words of a convolution's weights, [channels][input channels][taps..] of i8 or u8, where some

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "common/base/fields.h"
 #include "common/ops/heads.h"
 
 namespace quench::ops {
@@ -22,6 +23,8 @@ struct HeadsAt {
   bool folded = false;
   Dim columns = 0;     // of rank 3
   int64_t offset = 0;  // of rank 3
+  friend bool operator==(const HeadsAt&, const HeadsAt&) = default;
+  QUENCH_FIELDS(folded, columns, offset)
 };
 
 struct AttentionShape {
@@ -38,6 +41,9 @@ struct AttentionShape {
   bool at_end = false;         // the last query is at the last key, else the first at the first
   bool empty_is_zero = false;  // the result of a query that may attend nothing, else NaN
   bool has_mask = false, has_lengths = false;
+  friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
+  QUENCH_FIELDS(type, batch, steps, keys, heads, kv_heads, size, value_size, at, folded_result,
+                scale, cap, fill, causal, at_end, empty_is_zero, has_mask, has_lengths)
 };
 
 // Needs a node with inferred types. An error if the operands do not fit each other.

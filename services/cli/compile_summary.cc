@@ -61,6 +61,16 @@ void PrintKeptFloat32(const codegen::CompileReport& report) {
     fmt::print("  f32      and {} more: --export-metadata lists them\n", kept.size() - kMost);
 }
 
+void PrintTimes(const codegen::CompileReport& report) {
+  double all = 0;
+  std::vector<std::string> stages;
+  for (const codegen::StageTime& stage : report.stages) {
+    all += stage.seconds;
+    stages.push_back(fmt::format("{} {:.2f}", stage.stage, stage.seconds));
+  }
+  if (!stages.empty()) fmt::print("  time     {:.2f} s of CPU: {}\n", all, fmt::join(stages, ", "));
+}
+
 // Nodes that are slower than one might expect.
 void PrintSlow(const codegen::CompileReport& report) {
   for (const codegen::KernelReport& kernel : report.kernels) {
@@ -77,6 +87,7 @@ void PrintCompileSummary(const CompileSummary& summary) {
   if (!summary.key.empty()) fmt::print("  key      {}\n", summary.key);
   if (!summary.runtime.empty()) fmt::print("  runtime  {}\n", summary.runtime);
   if (report.check) fmt::print("  check    {}\n", codegen::CheckText(*report.check));
+  PrintTimes(report);
   PrintUnusedFeatures(report);
   if (summary.quantized) PrintLayers(*summary.quantized);
   PrintKeptFloat32(report);
@@ -100,6 +111,8 @@ nlohmann::json CompileSummaryToJson(const CompileSummary& summary) {
   if (!summary.key.empty()) json["key"] = summary.key;
   if (!summary.runtime.empty()) json["runtime"] = summary.runtime;
   if (report.check) json["check"] = codegen::CheckText(*report.check);
+  for (const codegen::StageTime& stage : report.stages)
+    json["cpu_seconds"][stage.stage] = stage.seconds;
   if (report.measurement) {
     json["measurement"] = {{"measured_choice_ms", report.measurement->measured_choice_ms},
                            {"predicted_choice_ms", report.measurement->predicted_choice_ms},

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <ctime>
 #include <fstream>
 #include <future>
@@ -144,8 +143,7 @@ class Compiler {
 
   absl::StatusOr<CompileReport> Run(const std::filesystem::path& library,
                                     const std::filesystem::path& header) {
-    const auto start = std::chrono::steady_clock::now();
-    const std::clock_t begin = std::clock();  // of all threads
+    begin_ = std::clock();
     QUENCH_RETURN_IF_ERROR(CheckChoices(options_));
     if (source_.stage == Stage::kImported)
       return InvalidArgument("the module is at stage `imported`, codegen takes `canonical`");
@@ -160,20 +158,33 @@ class Compiler {
     QUENCH_ASSIGN_OR_RETURN(
         folder_, TempDir::Create(library.has_parent_path() ? library.parent_path() : "."));
     QUENCH_ASSIGN_OR_RETURN(const Graph groups, GroupGraph(graph_, options_, context_));
+    EndStage("passes");
     QUENCH_ASSIGN_OR_RETURN(variants_, PlanVariants(groups, targets, options_, weights_, context_));
+    EndStage("planning");
     QUENCH_ASSIGN_OR_RETURN(const std::vector<uint64_t> offsets, PackWeights(targets[0]));
+    EndStage("weights");
     QUENCH_RETURN_IF_ERROR(EmitObjects(offsets));
+    EndStage("code");
     QUENCH_RETURN_IF_ERROR(Link(targets[0], library));
-    QUENCH_RETURN_IF_ERROR(
-        Check(static_cast<double>(std::clock() - begin) / double{CLOCKS_PER_SEC}));
+    EndStage("link");
+    QUENCH_RETURN_IF_ERROR(Check(SecondsSince(begin_)));
+    EndStage("check");
     QUENCH_RETURN_IF_ERROR(Publish(library, header));
     FillReport();
-    report_.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(report_);
   }
 
  private:
+  // CPU time of all threads.
+  static double SecondsSince(std::clock_t begin) {
+    return static_cast<double>(std::clock() - begin) / double{CLOCKS_PER_SEC};
+  }
+  void EndStage(const char* stage) {
+    double before = 0;
+    for (const StageTime& each : report_.stages) before += each.seconds;
+    report_.stages.push_back({stage, SecondsSince(begin_) - before});
+  }
+
   absl::Status Identify() {
     fingerprint_ = Fingerprint(source_);
     const std::string derived = DerivedUuid(fingerprint_, options_, emit_, resolved_);
@@ -388,6 +399,7 @@ class Compiler {
   const Graph& source_;
   Graph graph_;
   const CompileOptions& options_;
+  std::clock_t begin_ = 0;
   const StepContext& context_;
   CompileReport report_;
   ResolvedTarget resolved_;

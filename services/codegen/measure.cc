@@ -76,7 +76,6 @@ class Measurer {
     QUENCH_ASSIGN_OR_RETURN(CompileReport report, Compile(graph_, last, library, header, context_));
     report.measurement = {static_cast<int>(trials_.size()), rounds, 1e3 * predicted,
                           1e3 * std::min(measured, predicted)};
-    report.seconds = Since(start_);
     return report;
   }
 

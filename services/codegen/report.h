@@ -25,6 +25,12 @@ struct Measurement {
   double predicted_choice_ms = 0, measured_choice_ms = 0;
 };
 
+// CPU time of all threads.
+struct StageTime {
+  std::string stage;  // "passes", "planning", "weights", "code", "link", "check"
+  double seconds = 0;
+};
+
 struct CompileReport {
   std::string uuid;
   std::string target;         // resolved: triple, CPU, features
@@ -41,9 +47,9 @@ struct CompileReport {
   std::vector<VariantWeights> variant_weights;
   int64_t code_bytes = 0, rest_bytes = 0;
   std::vector<passes::KeptFloat32> kept_float32;  // with passes.store_as
-  double seconds = 0;
-  std::optional<Measurement> measurement;  // at level 4
-  std::optional<CheckReport> check;        // if one was requested
+  std::vector<StageTime> stages;                  // of a compilation in this process, in order
+  std::optional<Measurement> measurement;         // at level 4
+  std::optional<CheckReport> check;               // if one was requested
 };
 
 }  // namespace quench::codegen

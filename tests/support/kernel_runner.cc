@@ -135,8 +135,10 @@ absl::Status KernelRunner::AddInputs(const std::map<ValueId, Tensor>& inputs) {
 absl::Status KernelRunner::AddPacks() {
   for (const PackSpec& pack : candidate_.packs) {
     std::vector<const Tensor*> sources;
-    for (const ValueId id : pack.sources)
+    for (const int input : pack.inputs) {
+      const ValueId id = request_.node.inputs[static_cast<size_t>(input)];
       sources.push_back(&request_.graph.value(id).constant->tensor);
+    }
     QUENCH_ASSIGN_OR_RETURN(const std::vector<std::byte> packed, Pack(pack, sources));
     AddSpace((packed.size() + 3) / 4);
     std::memcpy(pointers_.back(), packed.data(), packed.size());

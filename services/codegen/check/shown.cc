@@ -21,14 +21,14 @@ std::vector<std::pair<int, int>> Beginnings(const Program& program) {
 
 // How the elements of a buffer lie in its memory.
 struct Strides {
-  std::vector<int64_t> step, before;  // of each axis: elements, and the halo that precedes it
+  std::vector<int64_t> step;  // of each axis, in elements
   int blocked = -1;
   int64_t block = 1;
 
   int64_t At(const std::vector<int64_t>& index) const {
     int64_t at = 0;
     for (size_t axis = 0; axis < index.size(); ++axis) {
-      const int64_t i = index[axis] + before[axis];
+      const int64_t i = index[axis];
       const bool lanes = static_cast<int>(axis) == blocked;
       at += lanes ? i / block * step[axis] + i % block : i * step[axis];
     }
@@ -38,7 +38,7 @@ struct Strides {
 
 Strides StridesOf(const Layout& layout, const std::vector<int64_t>& dims) {
   const size_t rank = dims.size();
-  Strides strides{std::vector<int64_t>(rank, 0), std::vector<int64_t>(rank, 0), layout.blocked_axis,
+  Strides strides{std::vector<int64_t>(rank, 0), layout.blocked_axis,
                   layout.blocked_axis >= 0 ? layout.block : 1};
   std::vector<int> order = layout.order;
   if (order.empty()) {
@@ -49,10 +49,6 @@ Strides StridesOf(const Layout& layout, const std::vector<int64_t>& dims) {
   for (size_t i = order.size(); i-- > 0;) {
     const auto axis = static_cast<size_t>(order[i]);
     int64_t extent = dims[axis];
-    if (axis + 2 == rank) extent += layout.halo[0] + layout.halo[2];
-    if (axis + 1 == rank) extent += layout.halo[1] + layout.halo[3];
-    if (axis + 2 == rank) strides.before[axis] = layout.halo[0];
-    if (axis + 1 == rank) strides.before[axis] = layout.halo[1];
     if (static_cast<int>(axis) == layout.blocked_axis)
       extent = (extent + layout.block - 1) / layout.block;
     strides.step[axis] = step;

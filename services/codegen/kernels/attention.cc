@@ -8,6 +8,7 @@
 #include "common/loops/builder.h"
 #include "services/codegen/kernels/attention_plan.h"
 #include "services/codegen/kernels/catalogue.h"
+#include "services/codegen/kernels/planned_kernel.h"
 
 namespace quench::codegen {
 namespace {
@@ -524,34 +525,21 @@ class AttentionEmitter {
   absl::Status status_;
 };
 
-class AttentionCode final : public VectorCode {
- public:
-  AttentionCode(Group group, AttentionPlan plan, BufferMap buffers)
-      : group_(std::move(group)), plan_(std::move(plan)), buffers_(std::move(buffers)) {}
-  absl::Status Emit(VectorBuilder& b) const override {
-    return AttentionEmitter(b, group_, plan_, buffers_).Emit();
-  }
-
- private:
-  const Group group_;
-  const AttentionPlan plan_;
-  const BufferMap buffers_;
-};
+absl::Status EmitAttention(VectorBuilder& b, const Planned<AttentionPlan>& attention) {
+  return AttentionEmitter(b, attention.group, attention.plan, attention.buffers).Emit();
+}
 
 void ProposeAttention(const KernelRequest& request, std::vector<Candidate>& candidates) {
-  if (request.opt_level < 2) return;
+  if (request.options.opt_level < 2) return;
   const std::optional<Group> group = ReadGroup(request, -1);
   if (!group) return;
   const std::optional<AttentionPlan> plan = PlanAttention(request, *group);
   if (!plan) return;
-  Candidate candidate = CandidateIn({}, request, *group);
+  CandidateBuilder builder(request, *group, {});
+  builder.SetCode<EmitAttention>(*plan);
+  Candidate& candidate = builder.candidate();
   candidate.in_place = -1;
-  candidate.kernel = &AttentionKernel();
-  candidate.tasks = plan->tasks;
-  candidate.scratch_bytes = plan->scratch;
   candidate.cost = AttentionCost(request, *plan);
-  candidate.code = std::make_shared<const AttentionCode>(group->Detached(), *plan,
-                                                         BufferMap(request.node, candidate));
   candidate.reason =
       fmt::format("tile {}x{} of {} lanes, {}{}", plan->rows.most, plan->vectors, plan->lanes,
                   plan->single ? "all keys at once" : fmt::format("{} keys at once", plan->block),
@@ -564,7 +552,7 @@ void ProposeAttention(const KernelRequest& request, std::vector<Candidate>& cand
 }  // namespace
 
 const Kernel& AttentionKernel() {
-  static const Kernel kKernel{"attention", ProposeAttention};
+  static const Kernel kKernel{"attention", ProposeAttention, nullptr, Reread<AttentionPlan>};
   return kKernel;
 }
 

@@ -66,7 +66,7 @@ std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const G
       ops::AttentionShapeOf(ops::ContextOf(*group.graph, *group.root));
   if (!shape.ok() || !IsFloatTensor(shape->type) || !OperandsFit(group, *shape))
     return std::nullopt;
-  SymbolTable& symbols = *request.graph.symbols;
+  SymbolTable& symbols = request.symbols;
   AttentionPlan plan;
   plan.shape = *shape;
   const ops::AttentionShape& s = plan.shape;
@@ -119,7 +119,7 @@ std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const G
 }
 
 double AttentionCost(const KernelRequest& request, const AttentionPlan& plan) {
-  const SymbolTable& symbols = *request.graph.symbols;
+  const SymbolTable& symbols = request.symbols;
   const ops::AttentionShape& s = plan.shape;
   const double heads = TypicalSize(symbols, s.batch) * static_cast<double>(s.heads);
   const double steps = TypicalSize(symbols, s.steps), keys = TypicalSize(symbols, s.keys);

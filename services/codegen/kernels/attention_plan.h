@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "common/base/fields.h"
 #include "common/ops/q_attention.h"
 #include "services/codegen/kernels/epilogue.h"
 #include "services/codegen/kernels/micro_kernel.h"
@@ -36,6 +37,10 @@ struct AttentionPlan {
   int64_t sums_at = 0, largest_at = 0, totals_at = 0;  // of all rows of a task, over several blocks
   int64_t scratch = 0;
 
+  friend bool operator==(const AttentionPlan&, const AttentionPlan&) = default;
+  QUENCH_FIELDS(shape, mask_dims, mask_type, lanes, unroll, vectors, rows, task_tiles, row_tasks,
+                tasks, block, single, few, many, keys_at, values_at, queries_at, scores_at,
+                factors_at, sums_at, largest_at, totals_at, scratch)
   static constexpr int64_t kFewQueries = 4;
   // Number of heads of queries for one head of keys.
   int64_t sharing() const { return shape.heads / shape.kv_heads; }

@@ -104,22 +104,6 @@ WeightBounds BoundsOf(const Tensor& weights, int64_t zero, int channel_axis) {
              : BoundsOf(weights.as<uint8_t>(), weights.dims(), number, channel_axis);
 }
 
-// Kernels and their variations ask about the same weights dozens of times in a row: the last answer is
-// kept.
-const WeightBounds& BoundsOf(const std::shared_ptr<const Constant>& weights, int64_t zero,
-                             int channel_axis) {
-  struct Answer {
-    std::weak_ptr<const Constant> weights;
-    int64_t zero = 0;
-    int channel_axis = 0;
-    WeightBounds bounds;
-  };
-  static thread_local Answer last;
-  if (last.weights.lock() != weights || last.zero != zero || last.channel_axis != channel_axis)
-    last = {weights, zero, channel_axis, BoundsOf(weights->tensor, zero, channel_axis)};
-  return last.bounds;
-}
-
 // The fastest that is exact for any bytes.
 BytesForm FormOfComputed(const Target& target) {
   if (!target.add_products_u8.empty()) return BytesForm::kUnsigned;
@@ -219,7 +203,7 @@ std::optional<ByteRoot> ReadByteRoot(const KernelRequest& request, int channel_a
   root.w_zero = *w_zero;
   const bool centred = weights->tensor.dtype() == DataType::kI8 && root.w_zero == 0;
   if (!centred && channel_axis != 0) return std::nullopt;
-  const WeightBounds& bounds = BoundsOf(weights, root.w_zero, channel_axis);
+  const WeightBounds bounds = BoundsOf(weights->tensor, root.w_zero, channel_axis);
   root.form = ChooseForm(request.target, bounds);
   if (root.form == BytesForm::kPicked)
     root.most_vectors = MostPickedVectors(request.target, bounds);
@@ -256,30 +240,30 @@ std::optional<ByteRoot> ReadComputedBytes(const KernelRequest& request, const Gr
   return root;
 }
 
-PackSpec ByteBias(const KernelRequest& request, const Group& group, const ByteRoot& root,
-                  int channel_axis, int64_t channels, int64_t padded) {
+PackSpec ByteBias(const Group& group, const ByteRoot& root, int channel_axis, int64_t channels,
+                  int64_t padded) {
   PackSpec spec{"byte_sums",
                 {{"axis", channel_axis},
                  {"channels", channels},
                  {"padded", padded},
                  {"factor", 0},
                  {"zero", root.w_zero}},
-                {request.node.inputs[static_cast<size_t>(group.inputs[1])]}};
+                {group.inputs[1]}};
   if (root.bias_operand >= 0) {
     const EpilogueOperand& bias = group.epilogue.operands[static_cast<size_t>(root.bias_operand)];
-    spec.sources.push_back(request.node.inputs[static_cast<size_t>(bias.input)]);
+    spec.inputs.push_back(bias.input);
   }
   return spec;
 }
 
-void AddByteSums(const KernelRequest& request, const Group& group, const ByteRoot& root,
-                 int channel_axis, int64_t channels, int64_t padded, Candidate& candidate) {
-  PackSpec sums = ByteBias(request, group, root, channel_axis, channels, padded);
+void AddByteSums(const Group& group, const ByteRoot& root, int channel_axis, int64_t channels,
+                 int64_t padded, Candidate& candidate) {
+  PackSpec sums = ByteBias(group, root, channel_axis, channels, padded);
   sums.params["factor"] = -(root.x.zero + root.x.shift());
   candidate.packs.push_back(sums);
   if (root.x.zero_input >= 0) {
     sums.params["factor"] = -1;
-    sums.sources.resize(1);
+    sums.inputs.resize(1);
     candidate.packs.push_back(sums);
   }
   PackZeros(group, root, candidate);

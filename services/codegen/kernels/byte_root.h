@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/fields.h"
 #include "common/ops/byte_weights.h"
 #include "services/codegen/kernels/epilogue.h"
 
@@ -15,6 +16,8 @@ struct ByteSide {
   int64_t zero = 0;
   int zero_input = -1;  // of the root, where the zero point is one of each run; `zero` is 0 then
   bool flip = false;    // the highest bit is changed first: i8 to u8 or back
+  friend bool operator==(const ByteSide&, const ByteSide&) = default;
+  QUENCH_FIELDS(type, zero, zero_input, flip)
   // The change of the value by that flip.
   int64_t shift() const { return !flip ? 0 : type == DataType::kU8 ? -128 : 128; }
 };
@@ -39,7 +42,9 @@ struct ByteRoot {
   int bias_operand = -1;    // of the epilogue: an i32 constant per channel, taken out of it
   double weight_reach = 0;  // of constants: largest sum of |w| of a channel, times the largest
                             // |x - zero|
-  // "u8 in pairs": for reports and identities.
+  friend bool operator==(const ByteRoot&, const ByteRoot&) = default;
+  QUENCH_FIELDS(x, w, w_zero, twice, form, most_vectors, bias_operand, weight_reach)
+  // "u8 in pairs": for reports.
   std::string ToString() const;
   // As Candidate.slow.
   std::string Slow() const;
@@ -53,11 +58,11 @@ std::optional<ByteRoot> ReadComputedBytes(const KernelRequest& request, const Gr
 
 // Appends the packs that sums start from: one, or two where the zero point is one of each run.
 // Declares zero points packed that are constants.
-void AddByteSums(const KernelRequest& request, const Group& group, const ByteRoot& root,
-                 int channel_axis, int64_t channels, int64_t padded, Candidate& candidate);
+void AddByteSums(const Group& group, const ByteRoot& root, int channel_axis, int64_t channels,
+                 int64_t padded, Candidate& candidate);
 // The bias alone, for kernels that see x minus its zero point.
-PackSpec ByteBias(const KernelRequest& request, const Group& group, const ByteRoot& root,
-                  int channel_axis, int64_t channels, int64_t padded);
+PackSpec ByteBias(const Group& group, const ByteRoot& root, int channel_axis, int64_t channels,
+                  int64_t padded);
 // Declares zero points packed that are constants.
 void PackZeros(const Group& group, const ByteRoot& root, Candidate& candidate);
 

@@ -13,6 +13,19 @@ std::span<const Kernel* const> AllKernels() {
   return kKernels;
 }
 
+void Propose(const Kernel& kernel, const KernelRequest& request,
+             std::vector<Candidate>& candidates) {
+  size_t next = candidates.size();
+  kernel.propose(request, candidates);
+  for (; next < candidates.size(); ++next) {
+    Candidate& candidate = candidates[next];
+    candidate.kernel = &kernel;
+    candidate.inputs.resize(request.node.inputs.size());
+    candidate.outputs.resize(request.node.outputs.size());
+    candidate.packed.resize(request.node.inputs.size(), false);
+  }
+}
+
 bool MayFuse(const KernelRequest& request) {
   return std::none_of(request.node.inputs.begin(), request.node.inputs.end(), [&](ValueId id) {
     if (id == quench::kNone) return false;

@@ -6,46 +6,40 @@
 #include "common/base/status.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/kernels/conv_copy.h"
+#include "services/codegen/kernels/planned_kernel.h"
 
 namespace quench::codegen {
 namespace {
 
-// Packs of a convolution, in order: weights, bias (if any), per-channel operands of the epilogue.
-std::vector<int> AddPacks(const KernelRequest& request, const Group& group, const ConvPlan& plan,
-                          Candidate& candidate) {
+// Weights, bias (if any), per-channel operands of the epilogue.
+void AddPacks(const Group& group, const ConvPlan& plan, CandidateBuilder& builder) {
   const ConvShape& shape = plan.shape;
-  const auto input = [&](int i) {
-    return static_cast<size_t>(group.inputs[static_cast<size_t>(i)]);
-  };
-  candidate.packed[input(1)] = true;
   const bool shared = plan.shared.used();
   const std::optional<PickedPanels> picked = plan.picked();
-  PackSpec weights{picked        ? "conv_panels_picked"
-                   : shape.bytes ? "conv_panels_bytes"
-                   : shape.pairs ? "conv_panels_pairs"
-                                 : "conv_panels",
-                   {{"groups", shape.groups},
-                    {"merged", plan.merged},
-                    {"lanes", shared ? plan.shared.lanes : plan.lanes},
-                    {"block", shared ? plan.shared.block : plan.block_channels},
-                    {"vectors", shared ? 1 : plan.tile.vectors},
-                    {"zero", shape.bytes ? shape.bytes->w_zero : 0}},
-                   {request.node.inputs[input(1)]}};
+  std::map<std::string, int64_t> params = {
+      {"groups", shape.groups},
+      {"merged", plan.merged},
+      {"lanes", shared ? plan.shared.lanes : plan.lanes},
+      {"block", shared ? plan.shared.block : plan.block_channels},
+      {"vectors", shared ? 1 : plan.tile.vectors},
+      {"zero", shape.bytes ? shape.bytes->w_zero : 0}};
   if (picked) {
-    weights.params["run"] = picked->run;
-    weights.params["most"] = picked->most;
+    params["run"] = picked->run;
+    params["most"] = picked->most;
   }
-  candidate.packs.push_back(std::move(weights));
+  builder.Pack(1,
+               picked        ? "conv_panels_picked"
+               : shape.bytes ? "conv_panels_bytes"
+               : shape.pairs ? "conv_panels_pairs"
+                             : "conv_panels",
+               std::move(params));
   const int64_t padded = plan.out_blocks() * plan.lanes;
   if (shape.bytes) {
-    AddByteSums(request, group, *shape.bytes, 0, shape.out_channels, padded, candidate);
+    AddByteSums(group, *shape.bytes, 0, shape.out_channels, padded, builder.candidate());
   } else if (shape.has_bias) {
-    candidate.packed[input(2)] = true;
-    candidate.packs.push_back({"channels",
-                               {{"channels", shape.out_channels}, {"padded", padded}},
-                               {request.node.inputs[input(2)]}});
+    builder.PackChannels(2, shape.out_channels, padded);
   }
-  return PackEpilogue(request, group, shape.out_channels, padded, candidate);
+  builder.PackOperands(shape.out_channels, padded);
 }
 
 class ConvEmitter {
@@ -268,7 +262,7 @@ class ConvEmitter {
 
 // Reads and writes the input once.
 double CopyCost(const KernelRequest& request, const ConvPlan& plan) {
-  const SymbolTable& symbols = *request.graph.symbols;
+  const SymbolTable& symbols = request.symbols;
   const ConvShape& s = plan.shape;
   const double l2_bandwidth = request.target.gbytes * 4;
   return TypicalSize(symbols, s.n) * TypicalSize(symbols, s.h) * TypicalSize(symbols, s.w) *
@@ -276,7 +270,7 @@ double CopyCost(const KernelRequest& request, const ConvPlan& plan) {
 }
 
 double Cost(const KernelRequest& request, const Group& group, const ConvPlan& plan) {
-  const SymbolTable& symbols = *request.graph.symbols;
+  const SymbolTable& symbols = request.symbols;
   const ConvShape& s = plan.shape;
   const double n = TypicalSize(symbols, s.n);
   const double out = TypicalSize(symbols, s.out_h) * TypicalSize(symbols, s.out_w);
@@ -302,54 +296,39 @@ double Cost(const KernelRequest& request, const Group& group, const ConvPlan& pl
   return WithMemory(request.target, micros, activations, static_cast<double>(plan.weight_bytes()));
 }
 
-class ConvCode final : public VectorCode {
- public:
-  ConvCode(Group group, ConvPlan plan, BufferMap buffers, std::vector<int> packs)
-      : group_(std::move(group)),
-        plan_(std::move(plan)),
-        buffers_(std::move(buffers)),
-        packs_(std::move(packs)) {}
-  absl::Status Emit(VectorBuilder& b) const override {
-    return ConvEmitter(b, group_, plan_, buffers_, packs_).Emit();
-  }
+absl::Status EmitConv(VectorBuilder& b, const Planned<ConvPlan>& conv) {
+  return ConvEmitter(b, conv.group, conv.plan, conv.buffers, conv.packs).Emit();
+}
 
- private:
-  const Group group_;
-  const ConvPlan plan_;
-  const BufferMap buffers_;
-  const std::vector<int> packs_;
-};
-
-void Prepare(const KernelRequest& request, const Group& group, const ConvPlan& plan,
-             Candidate& candidate) {
-  SymbolTable& symbols = *request.graph.symbols;
-  Preparation& preparation = candidate.preparation.emplace();
+void Prepare(const KernelRequest& request, const ConvPlan& plan, CandidateBuilder& builder) {
+  SymbolTable& symbols = request.symbols;
+  Preparation& preparation = builder.candidate().preparation.emplace();
   preparation.tasks = symbols.Mul(plan.shape.n, plan.band_rows(plan.shape.out_h.value()));
   preparation.workspace_bytes = symbols.Mul(plan.shape.n, plan.image_copy);
   preparation.cost = CopyCost(request, plan);
-  preparation.code = std::make_shared<const ConvPreparation>(group.Detached(), plan,
-                                                             BufferMap(request.node, candidate));
+  preparation.code = builder.Code<EmitConvCopy>(plan);
+}
+
+std::string ReasonOf(const ConvPlan& plan) {
+  const ConvShape& s = plan.shape;
+  return fmt::format("{}tile {}x{}x{} of {} lanes, tasks by {}{}",
+                     s.bytes   ? s.bytes->ToString() + ", "
+                     : s.pairs ? fmt::format("{} in pairs, ", DataTypeName(*s.pairs))
+                               : "",
+                     plan.tile.y, plan.tile.x, plan.tile.vectors, plan.lanes,
+                     plan.by_panels ? "panels" : "bands", plan.copy ? ", padded copy" : "");
 }
 
 Candidate MakeCandidate(const KernelRequest& request, const Group& group, const ConvPlan& plan) {
-  Candidate candidate = CandidateIn(BlockedLayout(plan.lanes), request, group);
-  candidate.kernel = &ConvKernel();
+  CandidateBuilder builder(request, group, BlockedLayout(plan.lanes));
+  Candidate& candidate = builder.candidate();
   if (plan.row_major_input) candidate.inputs[static_cast<size_t>(group.inputs[0])] = {};
-  const std::vector<int> packs = AddPacks(request, group, plan, candidate);
-  candidate.tasks = plan.tasks;
-  candidate.scratch_bytes = plan.scratch;
+  AddPacks(group, plan, builder);
+  if (plan.prepares()) Prepare(request, plan, builder);
+  builder.SetCode<EmitConv>(plan);
   candidate.rows = RowOrderOf(plan, group.inputs[0]);
-  if (plan.prepares()) Prepare(request, group, plan, candidate);
-  candidate.code = std::make_shared<const ConvCode>(group.Detached(), plan,
-                                                    BufferMap(request.node, candidate), packs);
   candidate.cost = Cost(request, group, plan);
-  candidate.reason =
-      fmt::format("{}tile {}x{}x{} of {} lanes, tasks by {}{}",
-                  plan.shape.bytes   ? plan.shape.bytes->ToString() + ", "
-                  : plan.shape.pairs ? fmt::format("{} in pairs, ", DataTypeName(*plan.shape.pairs))
-                                     : "",
-                  plan.tile.y, plan.tile.x, plan.tile.vectors, plan.lanes,
-                  plan.by_panels ? "panels" : "bands", plan.copy ? ", padded copy" : "");
+  candidate.reason = ReasonOf(plan);
   if (plan.shape.bytes) candidate.slow = plan.shape.bytes->Slow();
   return candidate;
 }
@@ -365,17 +344,19 @@ bool LayoutsAgree(const Group& group, bool row_major_input) {
 }
 
 void ProposeConv(const KernelRequest& request, std::vector<Candidate>& candidates) {
-  if (request.opt_level < 2) return;
+  if (request.options.opt_level < 2) return;
+  const std::optional<ConvRoot>& conv = ReadConv(request);
+  if (!conv) return;
   const auto propose = [&](bool row_major, const PlanVariation& variation) {
-    std::optional<Group> group = ReadGroup(request, 1);
-    if (!group) return;
-    const std::optional<ConvPlan> plan = PlanConv(request, *group, row_major, variation);
-    if (!plan) return;
     // Gathering many channels is the business of a transform.
-    if (row_major && (plan->shape.in_channels > plan->lanes || !LayoutsAgree(*group, true))) return;
-    candidates.push_back(MakeCandidate(request, *group, *plan));
+    if (row_major && (conv->shape.in_channels > request.target.f32_lanes() ||
+                      !LayoutsAgree(conv->group, true))) {
+      return;
+    }
+    const std::optional<ConvPlan> plan = PlanConv(request, conv->shape, row_major, variation);
+    if (plan) candidates.push_back(MakeCandidate(request, conv->group, *plan));
   };
-  for (const PlanVariation& variation : VariationsAt(request.opt_level)) {
+  for (const PlanVariation& variation : VariationsAt(request.options.opt_level)) {
     for (const bool row_major : {false, true}) propose(row_major, variation);
   }
 }
@@ -383,7 +364,7 @@ void ProposeConv(const KernelRequest& request, std::vector<Candidate>& candidate
 }  // namespace
 
 const Kernel& ConvKernel() {
-  static const Kernel kKernel{"conv", ProposeConv};
+  static const Kernel kKernel{"conv", ProposeConv, nullptr, Reread<ConvPlan>};
   return kKernel;
 }
 

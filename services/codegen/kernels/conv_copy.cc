@@ -31,19 +31,20 @@ Ptr SourceImage(VectorBuilder& b, const ConvPlan& plan, Ptr source, Int n) {
   return source + n * (b.Size(plan.shape.h) * b.Size(plan.shape.w) * (channels * plan.element()));
 }
 
-absl::Status ConvPreparation::Emit(VectorBuilder& b) const {
-  const ConvShape& s = plan_.shape;
+absl::Status EmitConvCopy(VectorBuilder& b, const Planned<ConvPlan>& conv) {
+  const auto& [group, plan, buffers, packs] = conv;
+  const ConvShape& s = plan.shape;
   RunZero zero;
-  if (s.bytes) zero = LoadRunZero(b, group_, s.bytes->x, buffers_);
-  const PaddedRows rows = CopiedRows(b, plan_, zero);
-  const int64_t count = plan_.band_rows(s.out_h.value());
-  const Ptr source = b.Buffer(buffers_.Input(group_.inputs[0]));
-  const Ptr workspace = b.Buffer(buffers_.Workspace());
+  if (s.bytes) zero = LoadRunZero(b, group, s.bytes->x, buffers);
+  const PaddedRows rows = CopiedRows(b, plan, zero);
+  const int64_t count = plan.band_rows(s.out_h.value());
+  const Ptr source = b.Buffer(buffers.Input(group.inputs[0]));
+  const Ptr workspace = b.Buffer(buffers.Workspace());
   b.For(b.Begin(), b.End(), 1, [&](Int task) {
     const Int n = task / count;
     const Int row = task - n * count;
-    PadRows(b, rows, SourceImage(b, plan_, source, n),
-            workspace + (n * plan_.image_copy + row * rows.row_bytes), row - s.pad_top, b.I(1));
+    PadRows(b, rows, SourceImage(b, conv.plan, source, n),
+            workspace + (n * conv.plan.image_copy + row * rows.row_bytes), row - s.pad_top, b.I(1));
   });
   return absl::OkStatus();
 }

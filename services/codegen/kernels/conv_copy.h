@@ -3,6 +3,7 @@
 
 #include "services/codegen/kernels/conv_plan.h"
 #include "services/codegen/kernels/pad_rows.h"
+#include "services/codegen/kernels/planned_kernel.h"
 
 namespace quench::codegen {
 
@@ -13,16 +14,6 @@ PaddedRows CopiedRows(VectorBuilder& b, const ConvPlan& plan, const RunZero& zer
 Ptr SourceImage(VectorBuilder& b, const ConvPlan& plan, Ptr source, Int n);
 
 // Copies whole images, one row per task.
-class ConvPreparation final : public VectorCode {
- public:
-  ConvPreparation(Group group, ConvPlan plan, BufferMap buffers)
-      : group_(std::move(group)), plan_(std::move(plan)), buffers_(std::move(buffers)) {}
-  absl::Status Emit(VectorBuilder& b) const override;
-
- private:
-  const Group group_;
-  const ConvPlan plan_;
-  const BufferMap buffers_;
-};
+absl::Status EmitConvCopy(VectorBuilder& b, const Planned<ConvPlan>& conv);
 
 }  // namespace quench::codegen

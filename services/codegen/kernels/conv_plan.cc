@@ -118,7 +118,7 @@ void PlanChannels(const Target& target, ConvPlan& plan) {
 // False where there is no tile of this rank.
 bool PlanTile(const KernelRequest& request, size_t rank, ConvPlan& plan) {
   const ConvShape& shape = plan.shape;
-  SymbolTable& symbols = *request.graph.symbols;
+  SymbolTable& symbols = request.symbols;
   plan.flat = shape.kernel_h == 1 && shape.kernel_w == 1 && shape.stride_h == 1 &&
               shape.stride_w == 1 && !plan.copy;
   const Dim width = plan.flat ? symbols.Mul(shape.out_h, shape.out_w) : shape.out_w;
@@ -145,7 +145,7 @@ bool PlanTile(const KernelRequest& request, size_t rank, ConvPlan& plan) {
 
 // Rows of a band: its copy fits half of L2, and there are bands enough for several threads.
 int64_t BandTiles(const KernelRequest& request, const ConvPlan& plan) {
-  const SymbolTable& symbols = *request.graph.symbols;
+  const SymbolTable& symbols = request.symbols;
   const double height = TypicalSize(symbols, plan.shape.out_h);
   const double row = TypicalSize(symbols, plan.shape.w) *
                      static_cast<double>(plan.groups * plan.blocks) *
@@ -161,7 +161,7 @@ int64_t BandTiles(const KernelRequest& request, const ConvPlan& plan) {
 // False where there is no other way to divide the work.
 bool PlanTasks(const KernelRequest& request, bool other, ConvPlan& plan) {
   const ConvShape& shape = plan.shape;
-  SymbolTable& symbols = *request.graph.symbols;
+  SymbolTable& symbols = request.symbols;
   const double input_bytes = TypicalSize(symbols, shape.h) * TypicalSize(symbols, shape.w) *
                              static_cast<double>(shape.in_channels * plan.element());
   const bool whole_image = shape.h.is_static() && shape.w.is_static();
@@ -199,9 +199,7 @@ void PlanCopy(SymbolTable& symbols, ConvPlan& plan) {
   }
 }
 
-}  // namespace
-
-std::optional<ConvShape> ReadConv(const KernelRequest& request, Group& group) {
+std::optional<ConvShape> ReadShape(const KernelRequest& request, Group& group) {
   const bool bytes = group.root->op == "ConvInteger";
   if ((group.root->op != "Conv" && !bytes) || !group.HasInput(0) || !group.HasInput(1))
     return std::nullopt;
@@ -241,6 +239,18 @@ std::optional<ConvShape> ReadConv(const KernelRequest& request, Group& group) {
   return shape;
 }
 
+}  // namespace
+
+const std::optional<ConvRoot>& ReadConv(const KernelRequest& request) {
+  return request.views.Of<std::optional<ConvRoot>>([&]() -> std::optional<ConvRoot> {
+    std::optional<Group> group = ReadGroup(request, 1);
+    if (!group) return std::nullopt;
+    const std::optional<ConvShape> shape = ReadShape(request, *group);
+    if (!shape) return std::nullopt;
+    return ConvRoot{*std::move(group), *shape};
+  });
+}
+
 std::optional<PickedPanels> ConvPlan::picked() const {
   if (!shape.bytes || shape.bytes->form != BytesForm::kPicked) return std::nullopt;
   PickedPanels picked;
@@ -253,29 +263,27 @@ std::optional<PickedPanels> ConvPlan::picked() const {
   return picked;
 }
 
-std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, bool row_major_input,
-                                 const PlanVariation& variation) {
-  const std::optional<ConvShape> shape = ReadConv(request, group);
-  if (!shape) return std::nullopt;
+std::optional<ConvPlan> PlanConv(const KernelRequest& request, const ConvShape& shape,
+                                 bool row_major_input, const PlanVariation& variation) {
   ConvPlan plan;
-  plan.shape = *shape;
+  plan.shape = shape;
   plan.lanes = request.target.f32_lanes();
   plan.row_major_input = row_major_input;
   plan.by_lane = request.target.multiply_by_lane;
-  if (!row_major_input && !shape->bytes)
-    plan.shape.pairs = PairsOf(request, shape->x_type, shape->w_type);
-  plan.copy = shape->padded || row_major_input || (IsHalf(shape->x_type) && !plan.shape.pairs);
-  plan.merged = MergedGroups(*shape, plan.lanes);
+  if (!row_major_input && !shape.bytes)
+    plan.shape.pairs = PairsOf(request, shape.x_type, shape.w_type);
+  plan.copy = shape.padded || row_major_input || (IsHalf(shape.x_type) && !plan.shape.pairs);
+  plan.merged = MergedGroups(shape, plan.lanes);
   if (plan.merged == 0) return std::nullopt;
-  if (shape->bytes && (!shape->bytes->twice || (shape->groups > 1 && plan.words_twice() > 0)))
+  if (shape.bytes && (!shape.bytes->twice || (shape.groups > 1 && plan.words_twice() > 0)))
     return std::nullopt;
-  plan.groups = shape->groups / plan.merged;
+  plan.groups = shape.groups / plan.merged;
   PlanChannels(request.target, plan);
   if (!PlanTile(request, variation.tile, plan) ||
       !PlanTasks(request, variation.other_tasks, plan)) {
     return std::nullopt;
   }
-  PlanCopy(*request.graph.symbols, plan);
+  PlanCopy(request.symbols, plan);
   return plan;
 }
 

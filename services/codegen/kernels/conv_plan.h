@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/fields.h"
 #include "services/codegen/kernels/byte_root.h"
 #include "services/codegen/kernels/epilogue.h"
 #include "services/codegen/kernels/micro_kernel.h"
@@ -23,11 +24,20 @@ struct ConvShape {
   bool padded = false;  // some tap may lie outside of the input
   bool has_bias = false;
   std::optional<DataType> pairs;  // bf16 or f16 is multiplied as it is, two channels at once
+  friend bool operator==(const ConvShape&, const ConvShape&) = default;
+  QUENCH_FIELDS(bytes, n, h, w, out_h, out_w, in_channels, out_channels, groups, kernel_h, kernel_w,
+                stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left, x_type, w_type,
+                padded, has_bias, pairs)
   DataType input_type() const { return bytes ? bytes->x.type : x_type; }
 };
-// Nothing when the root is not a convolution of f32, f16, bf16 or bytes, of rank 3 or 4, with
-// constant weights whose channels are static. For bytes, takes the bias out of the epilogue.
-std::optional<ConvShape> ReadConv(const KernelRequest& request, Group& group);
+// A node as a convolution.
+struct ConvRoot {
+  Group group;  // for bytes, without the bias in its epilogue
+  ConvShape shape;
+};
+// Nothing when the node is not a convolution of f32, f16, bf16 or bytes, of rank 3 or 4, with
+// constant weights whose channels are static.
+const std::optional<ConvRoot>& ReadConv(const KernelRequest& request);
 
 // Tensors are NCHW<lanes>c. Bytes are counted in words: four channels of a pixel, which a lane
 // multiplies at once, as it multiplies one float; of bf16 and f16 two where the target multiplies
@@ -67,6 +77,10 @@ struct ConvPlan {
   Dim scratch = 0;         // bytes
   int64_t image_copy = 0;  // by panels: bytes of an image's copy
 
+  friend bool operator==(const ConvPlan&, const ConvPlan&) = default;
+  QUENCH_FIELDS(shape, lanes, row_major_input, by_lane, copy, flat, merged, groups, blocks,
+                block_channels, pixel_words, fold_width, unroll, vectors, shared, tile, panels,
+                by_panels, task_tiles, x_axis, y_axis, outer_parts, tasks, scratch, image_copy)
   bool prepares() const { return copy && by_panels; }
   int64_t element() const {  // bytes of one of the input
     return shape.bytes ? 1 : DataTypeBits(shape.x_type) / 8;
@@ -102,9 +116,9 @@ struct ConvPlan {
   }
 };
 
-// Reads the convolution as ReadConv does. Nothing where there is no such variation either.
-std::optional<ConvPlan> PlanConv(const KernelRequest& request, Group& group, bool row_major_input,
-                                 const PlanVariation& variation = {});
+// Nothing where there is no such variation.
+std::optional<ConvPlan> PlanConv(const KernelRequest& request, const ConvShape& shape,
+                                 bool row_major_input, const PlanVariation& variation = {});
 
 // The order in which tasks that split images into bands of rows visit those rows. Requires static
 // image sizes. `input` is the index of the convolution's data input.

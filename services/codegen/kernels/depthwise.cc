@@ -13,6 +13,7 @@
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/kernels/conv_plan.h"
 #include "services/codegen/kernels/pad_rows.h"
+#include "services/codegen/kernels/planned_kernel.h"
 
 namespace quench::codegen {
 namespace {
@@ -28,6 +29,8 @@ struct DepthwisePlan {
   // First output row of a part, where there are several.
   int64_t PartStart(int64_t part) const { return part * shape.out_h.value() / parts; }
   Dim tasks = 1, scratch = 0;
+  friend bool operator==(const DepthwisePlan&, const DepthwisePlan&) = default;
+  QUENCH_FIELDS(shape, lanes, blocks, x_axis, copies, band, parts, tasks, scratch)
   int64_t reach_h() const { return (shape.kernel_h - 1) * shape.dilation_h + 1; }
   int64_t reach_w() const { return (shape.kernel_w - 1) * shape.dilation_w + 1; }
   // Columns of the input that `pixels` pixels of a row read.
@@ -84,7 +87,7 @@ bool Copies(const DepthwisePlan& plan) {
 }
 
 void PlanCopies(const KernelRequest& request, DepthwisePlan& plan) {
-  SymbolTable& symbols = *request.graph.symbols;
+  SymbolTable& symbols = request.symbols;
   const ConvShape& s = plan.shape;
   const double row = TypicalSize(symbols, s.w) * plan.lanes * 4;
   const double room = 0.75 * static_cast<double>(request.target.l1_bytes);
@@ -130,53 +133,44 @@ std::optional<RowOrder> RowOrderOf(const DepthwisePlan& plan, int input) {
   return order;
 }
 
-std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, Group& group) {
-  const std::optional<ConvShape> shape = ReadConv(request, group);
+std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, const ConvShape& shape) {
   constexpr int64_t kMaxRow = 11;  // taps of a row, unrolled
-  if (!shape || shape->groups != shape->in_channels || shape->out_channels != shape->in_channels ||
-      shape->groups == 1 || shape->kernel_w > kMaxRow) {
+  if (shape.groups != shape.in_channels || shape.out_channels != shape.in_channels ||
+      shape.groups == 1 || shape.kernel_w > kMaxRow) {
     return std::nullopt;
   }
   constexpr double kExact = 1 << 24;
-  if (shape->bytes && shape->bytes->weight_reach >= kExact) return std::nullopt;
-  SymbolTable& symbols = *request.graph.symbols;
+  if (shape.bytes && shape.bytes->weight_reach >= kExact) return std::nullopt;
+  SymbolTable& symbols = request.symbols;
   DepthwisePlan plan;
-  plan.shape = *shape;
+  plan.shape = shape;
   plan.lanes = request.target.f32_lanes();
-  plan.blocks = (shape->in_channels + plan.lanes - 1) / plan.lanes;
+  plan.blocks = (shape.in_channels + plan.lanes - 1) / plan.lanes;
   // Accumulators, the taps of a row and one input, with a product where there is no fused
   // multiply-add.
   const int64_t free =
-      request.target.vector_registers - shape->kernel_w - (request.target.fma ? 2 : 3);
-  plan.x_axis = {shape->out_w, static_cast<int>(std::clamp<int64_t>(free, 4, 14))};
+      request.target.vector_registers - shape.kernel_w - (request.target.fma ? 2 : 3);
+  plan.x_axis = {shape.out_w, static_cast<int>(std::clamp<int64_t>(free, 4, 14))};
   plan.copies = Copies(plan);
   if (plan.copies) PlanCopies(request, plan);
   plan.parts = Parts(request, plan);
-  plan.tasks = symbols.Mul(shape->n, plan.parts * plan.blocks);
+  plan.tasks = symbols.Mul(shape.n, plan.parts * plan.blocks);
   return plan;
 }
 
-std::vector<int> AddPacks(const KernelRequest& request, const Group& group,
-                          const DepthwisePlan& plan, Candidate& candidate) {
-  const auto input = [&](int i) {
-    return static_cast<size_t>(group.inputs[static_cast<size_t>(i)]);
-  };
+void AddPacks(const Group& group, const DepthwisePlan& plan, CandidateBuilder& builder) {
   const int64_t channels = plan.shape.in_channels, padded = plan.blocks * plan.lanes;
-  candidate.packed[input(1)] = true;
-  const int64_t zero = plan.shape.bytes ? plan.shape.bytes->w_zero : 0;
-  candidate.packs.push_back(
-      {"depthwise", {{"lanes", plan.lanes}, {"zero", zero}}, {request.node.inputs[input(1)]}});
-  if (plan.shape.bytes) {
+  const std::optional<ByteRoot>& bytes = plan.shape.bytes;
+  builder.Pack(1, "depthwise", {{"lanes", plan.lanes}, {"zero", bytes ? bytes->w_zero : 0}});
+  if (bytes) {
     // The zero point goes with the copy: sums start from the bias alone.
-    candidate.packs.push_back(ByteBias(request, group, *plan.shape.bytes, 0, channels, padded));
-    PackZeros(group, *plan.shape.bytes, candidate);
+    Candidate& candidate = builder.candidate();
+    candidate.packs.push_back(ByteBias(group, *bytes, 0, channels, padded));
+    PackZeros(group, *bytes, candidate);
   } else if (plan.shape.has_bias) {
-    candidate.packed[input(2)] = true;
-    candidate.packs.push_back({"channels",
-                               {{"channels", channels}, {"padded", padded}},
-                               {request.node.inputs[input(2)]}});
+    builder.PackChannels(2, channels, padded);
   }
-  return PackEpilogue(request, group, channels, padded, candidate);
+  builder.PackOperands(channels, padded);
 }
 
 class DepthwiseEmitter {
@@ -342,7 +336,7 @@ class DepthwiseEmitter {
 };
 
 double Cost(const KernelRequest& request, const DepthwisePlan& plan) {
-  const SymbolTable& symbols = *request.graph.symbols;
+  const SymbolTable& symbols = request.symbols;
   const ConvShape& s = plan.shape;
   const double in = TypicalSize(symbols, s.h) * TypicalSize(symbols, s.w);
   const double out = TypicalSize(symbols, s.out_h) * TypicalSize(symbols, s.out_w);
@@ -357,39 +351,22 @@ double Cost(const KernelRequest& request, const DepthwisePlan& plan) {
                   vectors * (in + out) * bytes * plan.lanes / (request.target.gbytes * 1e3));
 }
 
-class DepthwiseCode final : public VectorCode {
- public:
-  DepthwiseCode(Group group, DepthwisePlan plan, BufferMap buffers, std::vector<int> packs)
-      : group_(std::move(group)),
-        plan_(std::move(plan)),
-        buffers_(std::move(buffers)),
-        packs_(std::move(packs)) {}
-  absl::Status Emit(VectorBuilder& b) const override {
-    return DepthwiseEmitter(b, group_, plan_, buffers_, packs_).Emit();
-  }
-
- private:
-  const Group group_;
-  const DepthwisePlan plan_;
-  const BufferMap buffers_;
-  const std::vector<int> packs_;
-};
+absl::Status EmitDepthwise(VectorBuilder& b, const Planned<DepthwisePlan>& conv) {
+  return DepthwiseEmitter(b, conv.group, conv.plan, conv.buffers, conv.packs).Emit();
+}
 
 void ProposeDepthwise(const KernelRequest& request, std::vector<Candidate>& candidates) {
-  if (request.opt_level < 2) return;
-  std::optional<Group> group = ReadGroup(request, 1);
-  if (!group) return;
-  const std::optional<DepthwisePlan> plan = MakePlan(request, *group);
+  if (request.options.opt_level < 2) return;
+  const std::optional<ConvRoot>& conv = ReadConv(request);
+  if (!conv) return;
+  const std::optional<DepthwisePlan> plan = MakePlan(request, conv->shape);
   if (!plan) return;
-  Candidate candidate = CandidateIn(BlockedLayout(plan->lanes), request, *group);
-  candidate.kernel = &DepthwiseKernel();
-  const std::vector<int> packs = AddPacks(request, *group, *plan, candidate);
-  candidate.tasks = plan->tasks;
-  candidate.scratch_bytes = plan->scratch;
-  candidate.code = std::make_shared<const DepthwiseCode>(group->Detached(), *plan,
-                                                         BufferMap(request.node, candidate), packs);
+  CandidateBuilder builder(request, conv->group, BlockedLayout(plan->lanes));
+  AddPacks(conv->group, *plan, builder);
+  builder.SetCode<EmitDepthwise>(*plan);
+  Candidate& candidate = builder.candidate();
   candidate.cost = Cost(request, *plan);
-  candidate.rows = RowOrderOf(*plan, group->inputs[0]);
+  candidate.rows = RowOrderOf(*plan, conv->group.inputs[0]);
   candidate.reason = fmt::format(
       "{}{} pixels of {} lanes{}", plan->shape.bytes ? "bytes as floats, " : "", plan->x_axis.most,
       plan->lanes, plan->copies ? fmt::format(", padded copy of {} rows", plan->band) : "");
@@ -399,7 +376,7 @@ void ProposeDepthwise(const KernelRequest& request, std::vector<Candidate>& cand
 }  // namespace
 
 const Kernel& DepthwiseKernel() {
-  static const Kernel kKernel{"depthwise", ProposeDepthwise};
+  static const Kernel kKernel{"depthwise", ProposeDepthwise, nullptr, Reread<DepthwisePlan>};
   return kKernel;
 }
 

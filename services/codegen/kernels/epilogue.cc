@@ -221,7 +221,7 @@ std::vector<int> PackEpilogue(const KernelRequest& request, const Group& group, 
     candidate.packs.push_back(
         {"channels",
          {{"channels", scalar ? lanes : channels}, {"padded", scalar ? lanes : padded}},
-         {request.node.inputs[input]}});
+         {operand.input}});
   }
   return packs;
 }

@@ -2,11 +2,12 @@
 //
 // Each kernel looks at a node (an ordinary one or a q.fused group), and proposes candidates or
 // declines. The joint choice of kernel and layout takes the cheapest combination, transforms
-// included. LLVM-free: machine code of plans is emitted in llvm/.
+// included. LLVM-free: machine code of plans is emitted in emit/.
 #pragma once
 
 #include <absl/status/statusor.h>
 
+#include <any>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <typeindex>
 #include <vector>
 
 #include "common/ir/graph.h"
@@ -24,31 +26,28 @@ namespace quench::codegen {
 
 // The layout of a tensor in memory. Row-major when everything is at its default. With a blocked axis,
 // that axis is split into ceil(n / block) outer parts at its place and `block` innermost lanes:
-// block = 8 on axis 1 of NCHW is NCHW8c. Padding lanes hold 0 after every store. `halo` adds
-// rows/columns around the two last logical axes that hold `fill`; the producer writes them on every
-// run.
+// block = 8 on axis 1 of NCHW is NCHW8c. Padding lanes hold 0 after every store.
 struct Layout {
   int blocked_axis = -1;
   int64_t block = 1;
-  std::vector<int> order;          // axes outermost to innermost; empty: as declared
-  int64_t halo[4] = {0, 0, 0, 0};  // top, left, bottom, right
-  double fill = 0;
+  std::vector<int> order;  // axes outermost to innermost; empty: as declared
   bool row_major() const;
   friend bool operator==(const Layout&, const Layout&) = default;
-  std::string ToString() const;  // "row-major", "NCHW8c", "NCHW8c halo 1,1,1,1"
+  std::string ToString() const;  // "row-major", "NCHW8c"
 };
 
 // A constant as a kernel wants it. Packing is plain C++ over the mapped source bytes, straight into
-// the weight section, keyed by (digests of sources, transform, params), so equal requests of
+// the weight section, keyed by (digests of constants, transform, params), so equal requests of
 // kernels and variants share bytes.
 struct PackSpec {
   std::string transform;  // name in kernels/pack.h
   std::map<std::string, int64_t> params;
-  // constants of the graph the node is in (fused: of the outer graph)
-  std::vector<ValueId> sources;
+  std::vector<int> inputs;  // of the node: constants of its graph
 };
 
 class VectorBuilder;  // explicit vector code without LLVM headers: kernels/vector_builder.h
+
+using DimMap = std::function<Dim(Dim)>;
 
 // The plan of a hand-written kernel, and how it becomes code: it owns everything that the code
 // depends on, so that it can be emitted when the graph is gone.
@@ -56,6 +55,10 @@ class VectorCode {
  public:
   virtual ~VectorCode() = default;
   virtual absl::Status Emit(VectorBuilder& b) const = 0;
+  // The plan as plan_text.h has it.
+  virtual std::string Text(const SymbolTable& symbols) const = 0;
+  // The same with other dims: those of another symbol table.
+  virtual std::shared_ptr<const VectorCode> WithDims(const DimMap& map) const = 0;
 };
 
 struct Kernel;
@@ -104,13 +107,35 @@ struct Candidate {
   std::string slow;      // why integers make this no faster than floats; empty if they do
 };
 
+struct KernelOptions {
+  int opt_level = 3;
+  bool winograd = true;   // whether Winograd's rounding, coarser than a direct one, is accepted
+  bool half_sums = true;  // whether short sums in f16 are accepted, if the target has them
+};
+
+// What kernels read of one node, by type: the first that asks reads it.
+class NodeViews {
+ public:
+  template <typename View, typename Read>
+  const View& Of(const Read& read) {
+    std::any& view = views_[std::type_index(typeid(View))];
+    if (!view.has_value()) view = read();
+    return *std::any_cast<View>(&view);
+  }
+
+ private:
+  std::map<std::type_index, std::any> views_;
+};
+
 struct KernelRequest {
   const Graph& graph;
   const Node& node;
   const Target& target;
-  int opt_level = 3;
-  bool winograd = true;   // whether Winograd's rounding, coarser than a direct one, is accepted
-  bool half_sums = true;  // whether short sums in f16 are accepted, if the target has them
+  KernelOptions options;
+  // The graph's symbols, and the sizes that plans need beside them. While candidates are proposed, a
+  // copy of the graph's table: those that are not chosen leave nothing in it.
+  SymbolTable& symbols;
+  mutable NodeViews views = {};
 };
 
 // Machine code of one kernel is a function
@@ -161,11 +186,18 @@ struct Kernel {
   void (*propose)(const KernelRequest&, std::vector<Candidate>&) = nullptr;
   // The loops of a candidate without code.
   absl::StatusOr<Nest> (*nest)(const KernelRequest&, const Candidate&) = nullptr;
+  // The text of a plan as it is read, by a kernel whose candidates have code: VectorCode::Text gives
+  // it unchanged. INVALID_ARGUMENT for the text of no plan.
+  absl::StatusOr<std::string> (*reread)(const std::string& text, SymbolTable& symbols) = nullptr;
 };
 
 // Whether a kernel for this node may fuse multiply-adds: kernels of bytes give the same bits on
 // every CPU.
 bool MayFuse(const KernelRequest& request);
+
+// Appends the kernel's candidates for the node.
+void Propose(const Kernel& kernel, const KernelRequest& request,
+             std::vector<Candidate>& candidates);
 
 // kernels.def in order of preference; the reference nest is last and accepts every node that
 // lowers.

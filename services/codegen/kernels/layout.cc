@@ -8,8 +8,7 @@ bool Layout::row_major() const {
   for (size_t i = 0; i < order.size(); ++i) {
     if (order[i] != static_cast<int>(i)) return false;
   }
-  return (blocked_axis < 0 || block == 1) && halo[0] == 0 && halo[1] == 0 && halo[2] == 0 &&
-         halo[3] == 0;
+  return blocked_axis < 0 || block == 1;
 }
 
 std::string Layout::ToString() const {
@@ -25,9 +24,6 @@ std::string Layout::ToString() const {
     std::string inner = letter(blocked_axis);
     for (char& c : inner) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
     text += fmt::format("{}{}", block, inner);
-  }
-  if (halo[0] != 0 || halo[1] != 0 || halo[2] != 0 || halo[3] != 0) {
-    text += fmt::format(" halo {},{},{},{}", halo[0], halo[1], halo[2], halo[3]);
   }
   return text;
 }

@@ -13,6 +13,7 @@
 #include "services/codegen/kernels/byte_panel.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/kernels/matmul_plan.h"
+#include "services/codegen/kernels/planned_kernel.h"
 
 namespace quench::codegen {
 namespace {
@@ -225,19 +226,20 @@ class MatMulEmitter {
     return s_.pairs == DataType::kF16 ? kWordsOfHalves : plan_.unroll;
   }
 
-  void EmitTile(Int batch, const Columns& columns, Ptr weights, const PanelPrefetch& prefetch,
-                const IntVar& index, Int row, int rows) {
+  // Whether weights are multiplied as the integers that lie in memory.
+  bool MultipliesStored() const { return s_.stored && !plan_.unpack; }
+
+  MicroReduction Reduction() {
     MicroReduction r;
     r.lanes = plan_.lanes;
     r.by_lane = plan_.by_lane;
     r.bytes = s_.bytes ? &*s_.bytes : nullptr;
     r.pairs = s_.pairs;
     if (s_.constant_b && !s_.bytes) r.weight_type = s_.b_type;
-    const bool stored = s_.stored && !plan_.unpack;
-    r.stored = stored ? &*s_.stored : nullptr;
+    r.stored = MultipliesStored() ? &*s_.stored : nullptr;
     r.unroll = plan_.unroll;
     r.shared = plan_.shared;
-    r.channels = stored && s_.stored->blocked ? s_.stored->block : StepsOfBlock();
+    r.channels = MultipliesStored() && s_.stored->blocked ? s_.stored->block : StepsOfBlock();
     r.blocks = k_ / r.channels;
     r.tail = k_ - r.blocks * r.channels;
     r.block_stride = channel_stride_ * r.channels;
@@ -245,8 +247,12 @@ class MatMulEmitter {
     r.kh_stride = r.kw_stride = b_.I(0);
     r.channel_stride = channel_stride_;
     if (s_.bytes && !s_.widened()) r.rest = b_.Size(s_.depth) % 4;
+    r.picked = plan_.picked();
+    return r;
+  }
 
-    const int64_t vector = 4 * plan_.lanes;
+  // The rows and weights that a tile reads.
+  MicroTile TileOf(Int batch, const Columns& columns, Ptr weights, Int row, int rows) {
     MicroTile tile;
     tile.x = rows;
     tile.vectors = columns.vectors;
@@ -257,10 +263,15 @@ class MatMulEmitter {
     if (byte_panel_ && byte_panel_->widens()) WidenRows(tile, weights);
     if (s_.widens_rows()) UseWidenedRows(tile, row);
     tile.weights = weights;
-    if (const std::optional<PickedPanels> picked = plan_.picked()) {
-      r.picked = picked;
+    if (const std::optional<PickedPanels> picked = plan_.picked())
       PointToPicks(b_, *picked, b_.Buffer(buffers_.Pack(0)), columns.panel, tile);
-    }
+    tile.results_in_memory = IsLong(group_.epilogue);
+    return tile;
+  }
+
+  // What sums start from, and are scaled by.
+  void AddConstants(const Columns& columns, Ptr weights, MicroTile& tile) {
+    const int64_t vector = 4 * plan_.lanes;
     if (byte_panel_) {
       tile.bias = byte_panel_->Starts(weights, columns.vectors);
     } else if (s_.has_bias) {
@@ -270,21 +281,30 @@ class MatMulEmitter {
       tile.factors = b_.Buffer(buffers_.Pack(2)) + columns.first * vector;
       tile.zero = zero_.value;
     }
-    if (stored) {
+    if (MultipliesStored()) {
       tile.scales = Scales(columns);
       tile.zeros = Zeros(columns);
     }
-    if (prefetch.lines > 0) {
-      const Int slice = Min(index.Get(), b_.I(prefetch.slices - 1));
-      tile.prefetch = weights + PanelBytes(columns.vectors) + slice * prefetch.slice_bytes;
-      tile.prefetch_lines = prefetch.lines;
-      index.Set(index.Get() + 1);
-    }
+  }
+
+  void Prefetch(const PanelPrefetch& prefetch, const IntVar& index, MicroTile& tile) {
+    if (prefetch.lines == 0) return;
+    const Int slice = Min(index.Get(), b_.I(prefetch.slices - 1));
+    tile.prefetch = tile.weights + PanelBytes(tile.vectors) + slice * prefetch.slice_bytes;
+    tile.prefetch_lines = prefetch.lines;
+    index.Set(index.Get() + 1);
+  }
+
+  void EmitTile(Int batch, const Columns& columns, Ptr weights, const PanelPrefetch& prefetch,
+                const IntVar& index, Int row, int rows) {
+    const MicroReduction reduction = Reduction();
+    MicroTile tile = TileOf(batch, columns, weights, row, rows);
+    AddConstants(columns, weights, tile);
+    Prefetch(prefetch, index, tile);
     const Place place = Place::Of((batch * m_ + row) * n_ + columns.first * plan_.lanes);
-    tile.results_in_memory = IsLong(group_.epilogue);
     const bool row_terms = byte_panel_ && byte_panel_->HasRowTerms();
     Vec row_term;
-    EmitMicroTile(b_, r, tile, [&](Int, Int x, int v, Vec value) {
+    EmitMicroTile(b_, reduction, tile, [&](Int, Int x, int v, Vec value) {
       if (row_terms && v == 0) row_term = byte_panel_->RowTerm(tile.input + tile.x_stride * x);
       if (row_terms) value = b_.Apply(VecOp::kAdd, value, row_term);
       Store(columns, place + (n_ * x + static_cast<int64_t>(plan_.lanes) * v), v, value);
@@ -367,53 +387,37 @@ class MatMulEmitter {
   absl::Status status_;
 };
 
-std::vector<int> AddPacks(const KernelRequest& request, const Group& group, const MatMulPlan& plan,
-                          Candidate& candidate) {
+// Packs of the right side and of what is added to the sums.
+void PackOperandsOf(const KernelRequest& request, const Group& group, const MatMulPlan& plan,
+                    int64_t n, int64_t padded, CandidateBuilder& builder) {
   const MatMulShape& s = plan.shape;
-  const auto input = [&](int i) {
-    return static_cast<size_t>(group.inputs[static_cast<size_t>(i)]);
-  };
   const auto bits = [](float value) {
     return static_cast<int64_t>(std::bit_cast<uint32_t>(value));
   };
-  const int64_t n = s.n.is_static() ? s.n.value() : 1;
-  const int64_t padded = (n + plan.lanes - 1) / plan.lanes * plan.lanes;
+  Candidate& candidate = builder.candidate();
   if (s.stored) {
-    AddStoredPacks(request, group, *s.stored, plan.lanes, plan.tile.vectors, candidate);
-    return PackEpilogue(request, group, n, padded, candidate);
+    return AddStoredPacks(request, group, *s.stored, plan.lanes, plan.tile.vectors, candidate);
   }
-  if (group.HasInput(2) && !s.bytes && !s.lengths)
-    candidate.packed[input(2)] = true;  // a bias, or a C with beta = 0
-  if (s.bytes && s.bytes->w) {
-    PackZeros(group, *s.bytes, candidate);
-    return PackEpilogue(request, group, n, padded, candidate);
-  }
+  if (group.HasInput(2) && !s.bytes && !s.lengths) builder.Take(2);  // a bias, or a C with beta = 0
+  if (s.bytes && s.bytes->w) return PackZeros(group, *s.bytes, candidate);
   if (s.bytes) {
-    candidate.packed[input(1)] = true;
-    candidate.packs.push_back({plan.picked() ? "gemm_panels_picked" : "gemm_panels_bytes",
-                               {{"lanes", plan.lanes}, {"vectors", plan.tile.vectors}},
-                               {request.node.inputs[input(1)]}});
-    if (const std::optional<PickedPanels> picked = plan.picked()) {
-      candidate.packs.back().params["most"] = picked->most;
-    }
-    AddByteSums(request, group, *s.bytes, 1, n, padded, candidate);
-    return PackEpilogue(request, group, n, padded, candidate);
+    const std::optional<PickedPanels> picked = plan.picked();
+    builder.Pack(1, picked ? "gemm_panels_picked" : "gemm_panels_bytes",
+                 {{"lanes", plan.lanes}, {"vectors", plan.tile.vectors}});
+    if (picked) candidate.packs.back().params["most"] = picked->most;
+    return AddByteSums(group, *s.bytes, 1, n, padded, candidate);
   }
   if (s.constant_b) {
-    candidate.packed[input(1)] = true;
-    candidate.packs.push_back({s.pairs ? "gemm_panels_pairs" : "gemm_panels",
-                               {{"lanes", plan.shared.used() ? plan.shared.lanes : plan.lanes},
-                                {"vectors", plan.shared.used() ? 1 : plan.tile.vectors},
-                                {"transposed", s.b_transposed ? 1 : 0},
-                                {"scale", bits(s.alpha)}},
-                               {request.node.inputs[input(1)]}});
+    builder.Pack(1, s.pairs ? "gemm_panels_pairs" : "gemm_panels",
+                 {{"lanes", plan.shared.used() ? plan.shared.lanes : plan.lanes},
+                  {"vectors", plan.shared.used() ? 1 : plan.tile.vectors},
+                  {"transposed", s.b_transposed ? 1 : 0},
+                  {"scale", bits(s.alpha)}});
   }
   if (s.has_bias) {
-    candidate.packs.push_back({"channels",
-                               {{"channels", n}, {"padded", padded}, {"scale", bits(s.beta)}},
-                               {request.node.inputs[input(2)]}});
+    builder.PackChannels(2, n, padded);
+    candidate.packs.back().params["scale"] = bits(s.beta);
   }
-  return PackEpilogue(request, group, n, padded, candidate);
 }
 
 // The form of the operands, for the report.
@@ -426,32 +430,18 @@ std::string FormOf(const MatMulPlan& plan) {
   return s.stored->ToString() + (plan.unpack ? ", scaled a panel at a time, " : ", ");
 }
 
-class MatMulCode final : public VectorCode {
- public:
-  MatMulCode(Group group, MatMulPlan plan, BufferMap buffers, std::vector<int> packs)
-      : group_(std::move(group)),
-        plan_(std::move(plan)),
-        buffers_(std::move(buffers)),
-        packs_(std::move(packs)) {}
-  absl::Status Emit(VectorBuilder& b) const override {
-    return MatMulEmitter(b, group_, plan_, buffers_, packs_).Emit();
-  }
-
- private:
-  const Group group_;
-  const MatMulPlan plan_;
-  const BufferMap buffers_;
-  const std::vector<int> packs_;
-};
+absl::Status EmitMatMul(VectorBuilder& b, const Planned<MatMulPlan>& product) {
+  return MatMulEmitter(b, product.group, product.plan, product.buffers, product.packs).Emit();
+}
 
 Candidate MakeCandidate(const KernelRequest& request, const Group& group, const MatMulPlan& plan) {
-  Candidate candidate = CandidateIn({}, request, group);
-  candidate.kernel = &MatMulKernel();
-  const std::vector<int> packs = AddPacks(request, group, plan, candidate);
-  candidate.tasks = plan.tasks;
-  candidate.scratch_bytes = plan.scratch;
-  candidate.code = std::make_shared<const MatMulCode>(group.Detached(), plan,
-                                                      BufferMap(request.node, candidate), packs);
+  const int64_t n = plan.shape.n.is_static() ? plan.shape.n.value() : 1;
+  const int64_t padded = (n + plan.lanes - 1) / plan.lanes * plan.lanes;
+  CandidateBuilder builder(request, group, {});
+  PackOperandsOf(request, group, plan, n, padded, builder);
+  builder.PackOperands(n, padded);
+  builder.SetCode<EmitMatMul>(plan);
+  Candidate& candidate = builder.candidate();
   candidate.cost = MatMulCost(request, plan, group.ResultType());
   candidate.reason =
       fmt::format("{}tile {}x{} of {} lanes, tasks by {}{}", FormOf(plan), plan.tile.x,
@@ -465,12 +455,12 @@ Candidate MakeCandidate(const KernelRequest& request, const Group& group, const 
 }
 
 void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candidates) {
-  if (request.opt_level < 2) return;
+  if (request.options.opt_level < 2) return;
   std::optional<Group> group = ReadGroup(request, -1);
   if (!group) return;
   const std::optional<MatMulShape> shape = ReadMatMulShape(request, *group);
   if (!shape) return;
-  for (const PlanVariation& variation : VariationsAt(request.opt_level)) {
+  for (const PlanVariation& variation : VariationsAt(request.options.opt_level)) {
     const std::optional<MatMulPlan> plan = PlanMatMul(request, *shape, variation);
     if (plan) candidates.push_back(MakeCandidate(request, *group, *plan));
   }
@@ -479,7 +469,7 @@ void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candida
 }  // namespace
 
 const Kernel& MatMulKernel() {
-  static const Kernel kKernel{"matmul", ProposeMatMul};
+  static const Kernel kKernel{"matmul", ProposeMatMul, nullptr, Reread<MatMulPlan>};
   return kKernel;
 }
 

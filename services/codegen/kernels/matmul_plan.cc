@@ -95,7 +95,7 @@ bool ReadBytes(const KernelRequest& request, Group& group, MatMulShape& shape) {
 // f32 rows lie in scratch behind the panel: all of a task's where they fit the second cache beside
 // the panel, so that panels do not widen them again and again, else those of a tile.
 void PlanWidenedRows(const KernelRequest& request, MatMulPlan& plan) {
-  SymbolTable& symbols = *request.graph.symbols;
+  SymbolTable& symbols = request.symbols;
   const MatMulShape& s = plan.shape;
   int64_t rows = plan.tile.x;
   if (s.batch.is(1) && s.m.is_static() && s.k.is_static()) {
@@ -138,8 +138,8 @@ std::optional<MatMulShape> ReadMatMulShape(const KernelRequest& request, Group& 
     shape.stored = ReadStoredWeights(request, group);
     if (!shape.stored) return std::nullopt;
   }
-  std::optional<MatMulShape> read = op == "Gemm" ? ReadGemm(request, group, shape)
-                                                 : ReadMatMul(group, *request.graph.symbols, shape);
+  std::optional<MatMulShape> read =
+      op == "Gemm" ? ReadGemm(request, group, shape) : ReadMatMul(group, request.symbols, shape);
   if (!read) return std::nullopt;
   for (const Dim dim : {read->m, read->k, read->n}) {
     if (dim.is_static() && dim.value() < 1) return std::nullopt;
@@ -151,7 +151,7 @@ std::optional<MatMulShape> ReadMatMulShape(const KernelRequest& request, Group& 
   }
   if (read->pairs) read->k = read->k.value() / 2;
   if (bytes) {
-    SymbolTable& symbols = *request.graph.symbols;
+    SymbolTable& symbols = request.symbols;
     read->depth = read->k;
     read->k = read->widened() ? BytePanel::Words(symbols, read->bytes->form, read->depth)
                               : symbols.FloorDiv(read->depth, 4);
@@ -173,7 +173,7 @@ std::optional<PickedPanels> MatMulPlan::picked() const {
 
 std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulShape& shape,
                                      const PlanVariation& variation) {
-  SymbolTable& symbols = *request.graph.symbols;
+  SymbolTable& symbols = request.symbols;
   MatMulPlan plan;
   plan.shape = shape;
   plan.lanes = request.target.f32_lanes();
@@ -233,7 +233,7 @@ std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulS
 }
 
 double MatMulCost(const KernelRequest& request, const MatMulPlan& plan, DataType type) {
-  const SymbolTable& symbols = *request.graph.symbols;
+  const SymbolTable& symbols = request.symbols;
   const MatMulShape& s = plan.shape;
   const double batch = TypicalSize(symbols, s.batch), m = TypicalSize(symbols, s.m);
   const double k = TypicalSize(symbols, s.k), n = TypicalSize(symbols, s.n);

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "common/base/fields.h"
 #include "services/codegen/kernels/byte_root.h"
 #include "services/codegen/kernels/epilogue.h"
 #include "services/codegen/kernels/micro_kernel.h"
@@ -29,6 +30,9 @@ struct MatMulShape {
   bool has_bias = false;
   std::optional<DataType> lengths;  // of a q.sequence_matmul's input 2: rows are [time, samples]
   Dim samples = 1;
+  friend bool operator==(const MatMulShape&, const MatMulShape&) = default;
+  QUENCH_FIELDS(bytes, stored, batch, m, k, n, pairs, depth, a_batched, b_batched, a_transposed,
+                b_transposed, constant_b, a_type, b_type, alpha, beta, has_bias, lengths, samples)
   // Whether rows of bytes become words of their own, which k counts (BytePanel).
   bool widened() const { return bytes && bytes->form == BytesForm::kWords; }
   bool widens_rows() const {
@@ -55,6 +59,9 @@ struct MatMulPlan {
   std::optional<PickedPanels> picked() const;
   // All rows that a task multiplies become f32 at its start, instead of a tile's rows at a time.
   bool widen_once = false;
+  friend bool operator==(const MatMulPlan&, const MatMulPlan&) = default;
+  QUENCH_FIELDS(shape, lanes, unroll, by_lane, tile, shared, panels, rows, row_parts, unpack,
+                by_rows, task_tiles, panel_count, tasks, scratch, rows_at, widen_once)
 };
 
 // The root of a group as a product; nothing when the micro-kernel does not support it. May take a

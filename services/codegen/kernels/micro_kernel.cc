@@ -457,7 +457,8 @@ class MicroEmitter {
 std::optional<DataType> PairsOf(const KernelRequest& request, DataType x, DataType w) {
   if (x != w) return std::nullopt;
   const bool bfloats = x == DataType::kBF16 && !request.target.add_products_bf16.empty();
-  const bool halves = x == DataType::kF16 && request.target.sums_halves && request.half_sums;
+  const bool halves =
+      x == DataType::kF16 && request.target.sums_halves && request.options.half_sums;
   return bfloats || halves ? std::optional(x) : std::nullopt;
 }
 

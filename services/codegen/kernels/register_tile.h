@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "common/base/fields.h"
 #include "services/codegen/targets/target.h"
 
 namespace quench::codegen {
@@ -34,6 +35,8 @@ struct PanelSplit {
   // First vector of a panel.
   int64_t Start(int64_t panel) const { return (panel * vectors + count - 1) / count; }
   int64_t Size(int64_t panel) const { return Start(panel + 1) - Start(panel); }
+  friend bool operator==(const PanelSplit&, const PanelSplit&) = default;
+  QUENCH_FIELDS(vectors, count)
 };
 PanelSplit SplitIntoPanels(int64_t vectors, int64_t most);
 
@@ -43,6 +46,8 @@ struct Tile {
   int x = 1;
   int vectors = 1;
   double cycles = 0;  // predicted for the whole output (per pixel when the width is symbolic)
+  friend bool operator==(const Tile&, const Tile&) = default;
+  QUENCH_FIELDS(y, x, vectors, cycles)
 };
 
 struct TileProblem {

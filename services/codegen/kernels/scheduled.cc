@@ -83,8 +83,7 @@ void ProposeBlocked(const KernelRequest& request, std::vector<Candidate>& candid
   if (node.outputs.size() != 1) return;  // else the first may be absent
   const Type& result = request.graph.value(node.outputs[0]).type;
   if (!Blockable(result, block) || !(Pointwise(request) || KeepsChannels(node))) return;
-  const Layout blocked{
-      .blocked_axis = 1, .block = block, .order = {}, .halo = {0, 0, 0, 0}, .fill = 0};
+  const Layout blocked{.blocked_axis = 1, .block = block, .order = {}};
   Candidate candidate = RowMajorCandidate(request);
   candidate.outputs[0] = blocked;
   bool any = false;
@@ -127,8 +126,7 @@ void ProposeMovedBlocks(const KernelRequest& request, std::vector<Candidate>& ca
   if ((axis != 1 && axis != 1 - type.rank()) || !Blockable(type, block) ||
       !BeginWithBlocks(request, joins ? node.inputs : node.outputs, block))
     return;
-  const Layout blocked{
-      .blocked_axis = 1, .block = block, .order = {}, .halo = {0, 0, 0, 0}, .fill = 0};
+  const Layout blocked{.blocked_axis = 1, .block = block, .order = {}};
   Candidate candidate = RowMajorCandidate(request);
   if (joins) {
     std::ranges::fill(candidate.inputs, blocked);
@@ -143,7 +141,7 @@ void ProposeMovedBlocks(const KernelRequest& request, std::vector<Candidate>& ca
 void ProposeScheduled(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (!LowersToNest(request)) return;
   candidates.push_back(RowMajorCandidate(request));
-  if (request.opt_level < 3) return;
+  if (request.options.opt_level < 3) return;
   ProposeBlocked(request, candidates);
   ProposeMovedBlocks(request, candidates);
 }

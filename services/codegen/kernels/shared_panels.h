@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "common/base/fields.h"
 #include "services/codegen/kernels/vector_builder.h"
 #include "services/codegen/targets/target.h"
 
@@ -23,6 +24,8 @@ struct SharedPanels {
     panels.own = target.f32_lanes();
     return panels;
   }
+  friend bool operator==(const SharedPanels&, const SharedPanels&) = default;
+  QUENCH_FIELDS(lanes, rows, block, own)
   bool used() const { return lanes > 0; }
   // Largest number of vectors of a tile: tiles of two, and a single one at the end
   // (SplitIntoPanels), never lie in a panel and in part of the next, for which Offset has no

@@ -67,22 +67,20 @@ std::optional<StoredWeights> ReadStoredWeights(const KernelRequest& request, con
 
 void AddStoredPacks(const KernelRequest& request, const Group& group, const StoredWeights& stored,
                     int lanes, int vectors, Candidate& candidate) {
-  const auto value = [&](int i) {
-    return request.node.inputs[static_cast<size_t>(group.inputs[static_cast<size_t>(i)])];
-  };
+  const auto input = [&](int i) { return group.inputs[static_cast<size_t>(i)]; };
   for (const int i : {1, 2, 3}) {
     if (group.HasInput(i))
       candidate.packed[static_cast<size_t>(group.inputs[static_cast<size_t>(i)])] = true;
   }
   const std::map<std::string, int64_t> panels = {{"lanes", lanes}, {"vectors", vectors}};
-  PackSpec weights{"gemm_panels_stored", panels, {value(1)}};
+  PackSpec weights{"gemm_panels_stored", panels, {input(1)}};
   weights.params["block"] = stored.block;
   candidate.packs.push_back(std::move(weights));
-  candidate.packs.push_back({"gemm_scales", panels, {value(2)}});
+  candidate.packs.push_back({"gemm_scales", panels, {input(2)}});
   if (!stored.zeros) return;
-  PackSpec zeros{"gemm_zeros", panels, {value(2)}};
-  zeros.params["shift"] = StoredShift(request.graph.value(value(1)).constant->tensor.dtype());
-  if (group.HasInput(3)) zeros.sources.push_back(value(3));
+  PackSpec zeros{"gemm_zeros", panels, {input(2)}};
+  zeros.params["shift"] = StoredShift(ConstantInput(request, group, 1)->tensor.dtype());
+  if (group.HasInput(3)) zeros.inputs.push_back(input(3));
   candidate.packs.push_back(std::move(zeros));
 }
 

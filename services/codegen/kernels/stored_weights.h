@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/fields.h"
 #include "services/codegen/kernels/epilogue.h"
 
 namespace quench::codegen {
@@ -29,6 +30,8 @@ struct StoredWeights {
   }
   // Scales of a column of `k` rows.
   int64_t Blocks(int64_t k) const { return blocked ? (k + block - 1) / block : 1; }
+  friend bool operator==(const StoredWeights&, const StoredWeights&) = default;
+  QUENCH_FIELDS(bits, blocked, block, shift, zeros)
   std::string ToString() const;  // "i4 weights in blocks of 32"
 };
 

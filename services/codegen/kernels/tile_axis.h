@@ -23,6 +23,8 @@ struct PanelPrefetch {
 struct TileAxis {
   Dim total = 1;
   int most = 1;
+  friend bool operator==(const TileAxis&, const TileAxis&) = default;
+  QUENCH_FIELDS(total, most)
   Dim Parts(SymbolTable& symbols) const;
   // body(first pixel, pixels) for the tiles [first, last).
   void For(VectorBuilder& b, Int first, Int last, const std::function<void(Int, int)>& body) const;

@@ -3,6 +3,7 @@
 
 #include "common/base/status.h"
 #include "services/codegen/kernels/catalogue.h"
+#include "services/codegen/kernels/planned_kernel.h"
 #include "services/codegen/kernels/winograd_patches.h"
 
 namespace quench::codegen {
@@ -13,38 +14,25 @@ constexpr int64_t kFiltersAhead = 4;  // that are fetched: 0.95 of a layer of 51
 
 constexpr WinogradSize kSizes[] = {{2, 3}, {4, 3}, {6, 3}, {2, 5}, {4, 5}};
 
-std::vector<int> AddPacks(const KernelRequest& request, const Group& group,
-                          const WinogradPlan& plan, Candidate& candidate) {
-  const auto input = [&](int i) {
-    return static_cast<size_t>(group.inputs[static_cast<size_t>(i)]);
-  };
-  candidate.packed[input(1)] = true;
+void AddPacks(const WinogradPlan& plan, CandidateBuilder& builder) {
   const bool shared = plan.shared.used();
   const int64_t lanes = shared ? plan.shared.lanes : plan.lanes;
   const int64_t vectors = shared ? 1 : plan.tile.vectors;
   if (plan.transforms_weights) {
-    candidate.packs.push_back({"conv_panels",
-                               {{"groups", 1},
-                                {"merged", 1},
-                                {"lanes", lanes},
-                                {"block", 1},
-                                {"vectors", 1},
-                                {"zero", 0}},
-                               {request.node.inputs[input(1)]}});
+    builder.Pack(1, "conv_panels",
+                 {{"groups", 1},
+                  {"merged", 1},
+                  {"lanes", lanes},
+                  {"block", 1},
+                  {"vectors", 1},
+                  {"zero", 0}});
   } else {
-    candidate.packs.push_back(
-        {"winograd_panels",
-         {{"outputs", plan.size.outputs}, {"lanes", lanes}, {"vectors", vectors}},
-         {request.node.inputs[input(1)]}});
+    builder.Pack(1, "winograd_panels",
+                 {{"outputs", plan.size.outputs}, {"lanes", lanes}, {"vectors", vectors}});
   }
   const int64_t channels = plan.shape.out_channels, padded = plan.vectors * plan.lanes;
-  if (plan.shape.has_bias) {
-    candidate.packed[input(2)] = true;
-    candidate.packs.push_back({"channels",
-                               {{"channels", channels}, {"padded", padded}},
-                               {request.node.inputs[input(2)]}});
-  }
-  return PackEpilogue(request, group, channels, padded, candidate);
+  if (plan.shape.has_bias) builder.PackChannels(2, channels, padded);
+  builder.PackOperands(channels, padded);
 }
 
 class WinogradEmitter {
@@ -387,67 +375,56 @@ class WinogradEmitter {
   Int out_height_, out_width_, tiles_x_;
 };
 
-class WinogradCode final : public VectorCode {
- public:
-  WinogradCode(Group group, WinogradPlan plan, BufferMap buffers, std::vector<int> packs)
-      : group_(std::move(group)),
-        plan_(std::move(plan)),
-        buffers_(std::move(buffers)),
-        packs_(std::move(packs)) {}
-  absl::Status Emit(VectorBuilder& b) const override {
-    return WinogradEmitter(b, group_, plan_, buffers_, packs_).Emit();
-  }
+absl::Status EmitWinograd(VectorBuilder& b, const Planned<WinogradPlan>& conv) {
+  return WinogradEmitter(b, conv.group, conv.plan, conv.buffers, conv.packs).Emit();
+}
 
- private:
-  const Group group_;
-  const WinogradPlan plan_;
-  const BufferMap buffers_;
-  const std::vector<int> packs_;
-};
+std::string ReasonOf(const WinogradPlan& plan) {
+  std::string reason =
+      fmt::format("F({0}x{0}, {1}x{1}), tile {2}x{3} of {4} lanes, tasks by {5}{6}",
+                  plan.size.outputs, plan.size.taps, plan.tile.x, plan.tile.vectors, plan.lanes,
+                  plan.by_panels ? "panels" : fmt::format("groups of {} tiles", plan.room),
+                  plan.transforms_weights ? ", weights transformed at run time" : "");
+  if (plan.chunks() > 1)
+    reason += fmt::format(", {} input channels at once", plan.chunk_blocks * plan.lanes);
+  return reason;
+}
+
+Candidate MakeCandidate(const KernelRequest& request, const Group& group,
+                        const WinogradPlan& plan) {
+  CandidateBuilder builder(request, group, BlockedLayout(plan.lanes));
+  AddPacks(plan, builder);
+  builder.SetCode<EmitWinograd>(plan);
+  Candidate& candidate = builder.candidate();
+  candidate.one_range = plan.by_panels;
+  candidate.rows = RowOrderOf(plan, group.inputs[0]);
+  candidate.cost = WinogradCost(request, plan);
+  const int64_t taps = int64_t{plan.size.taps} * plan.size.taps;
+  candidate.performed = static_cast<double>(plan.points()) /
+                        static_cast<double>(taps * plan.size.outputs * plan.size.outputs);
+  if (!plan.transforms_weights)
+    candidate.extra_bytes = plan.weight_bytes() * (plan.points() - taps) / plan.points();
+  candidate.reason = ReasonOf(plan);
+  return candidate;
+}
 
 void ProposeWinograd(const KernelRequest& request, std::vector<Candidate>& candidates) {
-  if (request.opt_level < 2 || !request.winograd) return;
-  const auto propose = [&](const WinogradSize& size, bool transforms_weights) {
-    std::optional<Group> group = ReadGroup(request, 1);
-    if (!group) return;
-    const std::optional<WinogradPlan> plan =
-        PlanWinograd(request, *group, size, transforms_weights);
-    if (!plan) return;
-    Candidate candidate = CandidateIn(BlockedLayout(plan->lanes), request, *group);
-    candidate.kernel = &WinogradKernel();
-    const std::vector<int> packs = AddPacks(request, *group, *plan, candidate);
-    candidate.tasks = plan->tasks;
-    candidate.scratch_bytes = plan->scratch;
-    candidate.one_range = plan->by_panels;
-    candidate.rows = RowOrderOf(*plan, group->inputs[0]);
-    candidate.code = std::make_shared<const WinogradCode>(
-        group->Detached(), *plan, BufferMap(request.node, candidate), packs);
-    candidate.cost = WinogradCost(request, *plan);
-    const int64_t taps = int64_t{size.taps} * size.taps;
-    candidate.performed = static_cast<double>(plan->points()) /
-                          static_cast<double>(taps * size.outputs * size.outputs);
-    if (!transforms_weights)
-      candidate.extra_bytes = plan->weight_bytes() * (plan->points() - taps) / plan->points();
-    candidate.reason =
-        fmt::format("F({0}x{0}, {1}x{1}), tile {2}x{3} of {4} lanes, tasks by {5}{6}", size.outputs,
-                    size.taps, plan->tile.x, plan->tile.vectors, plan->lanes,
-                    plan->by_panels ? "panels" : fmt::format("groups of {} tiles", plan->room),
-                    transforms_weights ? ", weights transformed at run time" : "");
-    if (plan->chunks() > 1) {
-      candidate.reason +=
-          fmt::format(", {} input channels at once", plan->chunk_blocks * plan->lanes);
-    }
-    candidates.push_back(std::move(candidate));
-  };
+  if (request.options.opt_level < 2 || !request.options.winograd) return;
+  const std::optional<ConvRoot>& conv = ReadConv(request);
+  if (!conv) return;
   for (const WinogradSize& size : kSizes) {
-    for (const bool transforms_weights : {false, true}) propose(size, transforms_weights);
+    for (const bool transforms_weights : {false, true}) {
+      const std::optional<WinogradPlan> plan =
+          PlanWinograd(request, *conv, size, transforms_weights);
+      if (plan) candidates.push_back(MakeCandidate(request, conv->group, *plan));
+    }
   }
 }
 
 }  // namespace
 
 const Kernel& WinogradKernel() {
-  static const Kernel kKernel{"winograd", ProposeWinograd};
+  static const Kernel kKernel{"winograd", ProposeWinograd, nullptr, Reread<WinogradPlan>};
   return kKernel;
 }
 

@@ -60,7 +60,7 @@ int64_t GroupParts(const KernelRequest& request, const WinogradPlan& plan) {
   const double part = tile * static_cast<double>(plan.axis.most);
   const double beside = kMostOfL2 * l2 - static_cast<double>(plan.weight_bytes());
   const double fits = (beside >= part ? std::min(beside, kShareOfL2 * l2) : kShareOfL2 * l2) / part;
-  const double all = TypicalSize(*request.graph.symbols, plan.parts);
+  const double all = TypicalSize(request.symbols, plan.parts);
   return std::max<int64_t>(1, static_cast<int64_t>(std::min(fits, all / 4)));
 }
 
@@ -74,8 +74,8 @@ bool ByPanels(const KernelRequest& request, const WinogradPlan& plan) {
   const double results =
       patches * static_cast<double>(plan.vectors) / static_cast<double>(plan.blocks);
   if (patches + results > kMostPatches) return false;
-  const double groups = std::ceil(TypicalSize(*request.graph.symbols, plan.parts) /
-                                  static_cast<double>(plan.group_parts));
+  const double groups =
+      std::ceil(TypicalSize(request.symbols, plan.parts) / static_cast<double>(plan.group_parts));
   if (groups < 2) return true;
   const auto weights = static_cast<double>(plan.weight_bytes());
   const double room = kShareOfL2 * static_cast<double>(request.target.l2_bytes);
@@ -98,7 +98,7 @@ int64_t ChunkBlocks(const KernelRequest& request, const WinogradPlan& plan) {
 }
 
 void PlanTasks(const KernelRequest& request, WinogradPlan& plan) {
-  SymbolTable& symbols = *request.graph.symbols;
+  SymbolTable& symbols = request.symbols;
   plan.parts = plan.axis.Parts(symbols);
   plan.group_parts = GroupParts(request, plan);
   plan.by_panels = ByPanels(request, plan);
@@ -118,21 +118,21 @@ void PlanTasks(const KernelRequest& request, WinogradPlan& plan) {
 
 }  // namespace
 
-std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, Group& group,
+std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, const ConvRoot& conv,
                                          const WinogradSize& size, bool transforms_weights) {
-  const std::optional<ConvShape> shape = ReadConv(request, group);
+  const ConvShape& shape = conv.shape;
   const int lanes = request.target.f32_lanes();
-  if (!shape || !Takes(*shape, group.InputType(0).rank(), lanes, size.taps)) return std::nullopt;
-  SymbolTable& symbols = *request.graph.symbols;
+  if (!Takes(shape, conv.group.InputType(0).rank(), lanes, size.taps)) return std::nullopt;
+  SymbolTable& symbols = request.symbols;
   WinogradPlan plan;
-  plan.shape = *shape;
+  plan.shape = shape;
   plan.size = size;
   plan.transforms_weights = transforms_weights;
   plan.lanes = lanes;
-  plan.blocks = (shape->in_channels + lanes - 1) / lanes;
-  plan.vectors = (shape->out_channels + lanes - 1) / lanes;
-  plan.tiles_x = symbols.CeilDiv(shape->out_w, size.outputs);
-  plan.tiles_y = symbols.CeilDiv(shape->out_h, size.outputs);
+  plan.blocks = (shape.in_channels + lanes - 1) / lanes;
+  plan.vectors = (shape.out_channels + lanes - 1) / lanes;
+  plan.tiles_x = symbols.CeilDiv(shape.out_w, size.outputs);
+  plan.tiles_y = symbols.CeilDiv(shape.out_h, size.outputs);
   plan.axis.total = symbols.Mul(plan.tiles_y, plan.tiles_x);
   PlanTile(request, plan);
   PlanTasks(request, plan);
@@ -159,7 +159,7 @@ std::optional<RowOrder> RowOrderOf(const WinogradPlan& plan, int input) {
 }
 
 double WinogradCost(const KernelRequest& request, const WinogradPlan& plan) {
-  const SymbolTable& symbols = *request.graph.symbols;
+  const SymbolTable& symbols = request.symbols;
   const ConvShape& s = plan.shape;
   const double n = TypicalSize(symbols, s.n);
   const double tiles = TypicalSize(symbols, plan.axis.total);

@@ -44,6 +44,10 @@ struct WinogradPlan {
   Dim tasks = 1;
   int64_t scratch = 0;  // bytes
 
+  friend bool operator==(const WinogradPlan&, const WinogradPlan&) = default;
+  QUENCH_FIELDS(shape, size, lanes, blocks, vectors, shared, tile, panels, unroll, by_panels,
+                transforms_weights, chunk_blocks, tiles_x, tiles_y, axis, parts, group_parts, room,
+                tasks, scratch)
   bool by_points() const { return by_panels && !transforms_weights; }
   int64_t points() const { return size.points(); }
   int64_t vector_bytes() const { return int64_t{4} * lanes; }
@@ -70,7 +74,7 @@ struct WinogradPlan {
 
 // Nothing where the convolution's taps are not size.taps by size.taps of stride 1 over f32 of rank 4 in
 // one group, or it has no whole vector of input and of output channels.
-std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, Group& group,
+std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, const ConvRoot& conv,
                                          const WinogradSize& size, bool transforms_weights);
 
 // The row order of tasks by groups over images of static size; `input` is the index of the

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "common/base/fields.h"
 #include "services/codegen/kernels/vector_builder.h"
 
 namespace quench::codegen {
@@ -18,6 +19,8 @@ namespace quench::codegen {
 struct WinogradSize {
   int outputs = 2;  // m
   int taps = 3;     // r
+  friend bool operator==(const WinogradSize&, const WinogradSize&) = default;
+  QUENCH_FIELDS(outputs, taps)
   int side() const { return outputs + taps - 1; }
   int points() const { return side() * side(); }
   // Whether there are points for this size: a side of 4, 6 or 8.

@@ -33,7 +33,6 @@ absl::StatusOr<std::vector<std::byte>> Relayout(const Tensor& tensor, const Layo
   }
   std::vector<Dim> dims(tensor.dims().begin(), tensor.dims().end());
   std::vector<std::byte> out(static_cast<size_t>(BytesAt({tensor.dtype(), dims, layout}, {})));
-  if (layout.fill != 0) return Internal("constants have no halo");
   // Strides of the logical axes in the new memory, in elements; a blocked axis has its blocks at
   // its place.
   const int64_t block = layout.blocked_axis >= 0 ? layout.block : 1;

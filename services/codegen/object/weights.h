@@ -15,7 +15,7 @@ namespace quench::codegen {
 absl::StatusOr<std::vector<uint64_t>> WriteWeights(const WeightTable& table, WeightsWriter& writer,
                                                    const StepContext& context);
 
-// The bytes of a row-major tensor in another layout; padding lanes are 0, halos the layout's fill.
+// The bytes of a row-major tensor in another layout; padding lanes are 0.
 // Elements of whole bytes.
 absl::StatusOr<std::vector<std::byte>> Relayout(const Tensor& tensor, const Layout& layout);
 

@@ -90,8 +90,7 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
     buffers.push_back(buffer);
   }
   QUENCH_RETURN_IF_ERROR(BuildSizes(frame, node));
-  const KernelRequest request{
-      frame.graph, node, target_, options_.opt_level, options_.winograd, options_.half_sums};
+  const KernelRequest request{frame.graph, node, target_, KernelOptionsOf(options_), symbols_};
   QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel, PlanKernel(request, candidate));
   kernel.fuses = MayFuse(request);
   double cost = candidate.cost;
@@ -114,7 +113,7 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
   }
   std::vector<int> packs;
   for (const PackSpec& spec : candidate.packs) {
-    QUENCH_ASSIGN_OR_RETURN(const int entry, PackEntry(frame.graph, spec));
+    QUENCH_ASSIGN_OR_RETURN(const int entry, PackEntry(frame.graph, node, spec));
     packs.push_back(entry);
   }
   if (const ops::OpDef* op = ops::FindOp(node.op);
@@ -165,7 +164,7 @@ absl::Status Builder::BuildNode(Frame& frame, const Node& node, const Choice& ch
   reports_.push_back({OriginOf(node), node.op, kernel, choice.runner_up, choice.candidate.reason,
                       choice.candidate.cost, choice.candidate.slow,
                       MultiplicationsOf(frame.graph, node), 0, TouchedBytes(frame.graph, node),
-                      control ? "" : CandidateName(node, choice.candidate)});
+                      choice.key});
   reports_.back().performed = reports_.back().multiplications * choice.candidate.performed;
   if (!node.inputs.empty() && node.inputs[0] != quench::kNone)
     reports_.back().dtype = DataTypeName(frame.graph.value(node.inputs[0]).type.dtype);
@@ -202,7 +201,7 @@ void Builder::ShowResults(const Frame& frame, const Node& node, int entry) {
 
 absl::Status Builder::BuildGraph(Frame& frame) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Choice> choices,
-                          ChooseKernels(frame.graph, target_, options_, context_));
+                          ChooseKernels(frame.graph, target_, options_, proposer_, context_));
   for (size_t n = 0; n < frame.graph.nodes.size(); ++n) {
     const Node& node = frame.graph.nodes[n];
     if (nested_ == 0 && blocks_.size() == 1) {
@@ -272,9 +271,9 @@ absl::Status Builder::BindOutput(Frame& frame, int index) {
 }
 
 absl::StatusOr<BuiltProgram> BuildProgram(const Graph& graph, const Target& target,
-                                          const CompileOptions& options, WeightTable& weights,
-                                          const StepContext& context) {
-  return Builder(graph, target, options, weights, context).Build();
+                                          const CompileOptions& options, Proposer& proposer,
+                                          WeightTable& weights, const StepContext& context) {
+  return Builder(graph, target, options, proposer, weights, context).Build();
 }
 
 }  // namespace quench::codegen

@@ -6,6 +6,7 @@
 #include "common/base/context.h"
 #include "services/codegen/options/options.h"
 #include "services/codegen/plan/built_program.h"
+#include "services/codegen/plan/propose.h"
 
 namespace quench::codegen {
 
@@ -13,7 +14,7 @@ namespace quench::codegen {
 // Placement comes later (plan/assign.h). `graph`'s symbol table gets the symbols that kernels
 // intern.
 absl::StatusOr<BuiltProgram> BuildProgram(const Graph& graph, const Target& target,
-                                          const CompileOptions& options, WeightTable& weights,
-                                          const StepContext& context);
+                                          const CompileOptions& options, Proposer& proposer,
+                                          WeightTable& weights, const StepContext& context);
 
 }  // namespace quench::codegen

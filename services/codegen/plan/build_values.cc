@@ -198,14 +198,14 @@ int Builder::ConstantBuffer(const Value& value, const Layout& layout) {
   return constants_[key] = NewBuffer(value.name, shape, NewStorage(Home::kWeights, shape, weight));
 }
 
-absl::StatusOr<int> Builder::PackEntry(const Graph& graph, const PackSpec& spec) {
+absl::StatusOr<int> Builder::PackEntry(const Graph& graph, const Node& node, const PackSpec& spec) {
   WeightEntry entry;
   entry.packed = true;
   entry.spec = spec;
   entry.key = "pack " + spec.transform;
   for (const auto& [name, value] : spec.params) entry.key += fmt::format(" {}={}", name, value);
-  for (const ValueId id : spec.sources) {
-    const Value& value = graph.value(id);
+  for (const int input : spec.inputs) {
+    const Value& value = graph.value(node.inputs[static_cast<size_t>(input)]);
     if (value.constant == nullptr)
       return Internal("value `{}` is packed but is not a constant", value.name);
     entry.sources.push_back(value.constant.get());

@@ -26,10 +26,11 @@ struct Frame {
 class Builder {
  public:
   Builder(const Graph& graph, const Target& target, const CompileOptions& options,
-          WeightTable& weights, const StepContext& context)
+          Proposer& proposer, WeightTable& weights, const StepContext& context)
       : graph_(graph),
         target_(target),
         options_(options),
+        proposer_(proposer),
         weights_(weights),
         context_(context),
         symbols_(*graph.symbols),
@@ -80,7 +81,7 @@ class Builder {
   absl::StatusOr<int> RowMajorOf(Frame& frame, ValueId id) { return BufferOf(frame, id, {}); }
   absl::StatusOr<int> Transform(int from, const Layout& layout);
   int ConstantBuffer(const Value& value, const Layout& layout);
-  absl::StatusOr<int> PackEntry(const Graph& graph, const PackSpec& spec);
+  absl::StatusOr<int> PackEntry(const Graph& graph, const Node& node, const PackSpec& spec);
   int NewStorage(Home home, const Shape& shape, int index = 0);
   // All of a storage.
   int NewBuffer(const std::string& name, const Shape& shape, int storage);
@@ -171,6 +172,7 @@ class Builder {
   const Graph& graph_;
   const Target& target_;
   const CompileOptions& options_;
+  Proposer& proposer_;
   WeightTable& weights_;
   const StepContext& context_;
   SymbolTable& symbols_;

@@ -15,13 +15,6 @@ int64_t Multiply(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? kMaxBytes : std::min(product, kMaxBytes);
 }
 
-// Rows and columns that the halo adds to an axis.
-int64_t HaloOf(const Layout& layout, int axis, int rank) {
-  if (axis == rank - 2) return layout.halo[0] + layout.halo[2];
-  if (axis == rank - 1) return layout.halo[1] + layout.halo[3];
-  return 0;
-}
-
 }  // namespace
 
 std::vector<int64_t> TypicalSlots(const SymbolTable& symbols) {
@@ -45,7 +38,7 @@ int64_t BytesAt(const Shape& shape, std::span<const int64_t> slots) {
         std::max<int64_t>(SymbolTable::ValueOf(shape.dims[static_cast<size_t>(axis)], slots), 0);
     if (axis == shape.layout.blocked_axis)
       value = (value + shape.layout.block - 1) / shape.layout.block * shape.layout.block;
-    count = Multiply(count, value + HaloOf(shape.layout, axis, rank));
+    count = Multiply(count, value);
   }
   return (Multiply(count, DataTypeBits(shape.dtype)) + 7) / 8;
 }
@@ -87,10 +80,8 @@ loops::E BytesOf(loops::Builder& b, const Shape& shape, const SymbolTable& symbo
     }
     const int64_t block = axis == shape.layout.blocked_axis ? shape.layout.block : 1;
     if (block > 1) extent = CeilDiv(extent, b.I(block)) * block;
-    const int64_t halo = HaloOf(shape.layout, axis, rank);
-    if (halo > 0) extent = extent + halo;
     const int64_t bound = symbols.BoundsOf(dim).max;
-    const int64_t extent_most = bound >= kMaxBytes ? kMaxBytes : bound + block + halo;
+    const int64_t extent_most = bound >= kMaxBytes ? kMaxBytes : bound + block;
     most = Multiply(most, extent_most);
     if (most >= kMaxBytes) {
       extent = b.Let(extent);

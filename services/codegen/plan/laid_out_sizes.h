@@ -14,7 +14,7 @@ std::vector<int64_t> TypicalSlots(const SymbolTable& symbols);
 
 // Elements of a row-major tensor, saturating; unknown sizes count as 1.
 int64_t ElementsAt(std::span<const Dim> dims, std::span<const int64_t> slots);
-// Bytes of the laid-out tensor (blocks and halo included), saturating.
+// Bytes of the laid-out tensor (whole blocks), saturating.
 int64_t BytesAt(const Shape& shape, std::span<const int64_t> slots);
 
 // Bytes of a node's inputs, constants and outputs, row-major and at typical sizes.

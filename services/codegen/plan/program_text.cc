@@ -111,6 +111,11 @@ class Printer {
     }
     if (!call.kernel.fuses) line += ", unfused";
     Line("{}", line);
+    if (call.kernel.code != nullptr) {
+      ++indent_;
+      Line("plan {}", call.kernel.code->Text(symbols_));
+      --indent_;
+    }
   }
   void Print(const Step& step, const AllocateStep& allocate) {
     Line("{} allocate s{}, {}", step.position, allocate.storage, Text(allocate.bytes));
@@ -137,7 +142,15 @@ class Printer {
     PrintInner("else", branches.else_steps);
   }
   void Print(const Step& step, const LoopStep& loop) {
-    Line("{} loop", step.position);
+    std::string line = fmt::format("{} loop", step.position);
+    if (loop.fixed_trips) line += fmt::format(" {} times", DimText(loop.trips));
+    if (loop.trip_count >= 0) line += fmt::format(" b{} times", loop.trip_count);
+    if (loop.condition >= 0) line += fmt::format(" while b{}", loop.condition);
+    if (loop.condition_out >= 0) line += fmt::format(", then b{}", loop.condition_out);
+    line += fmt::format(", counted in slot {}", loop.iteration_slot);
+    if (loop.iteration >= 0) line += fmt::format(" and b{}", loop.iteration);
+    if (loop.condition_in >= 0) line += fmt::format(", told in b{}", loop.condition_in);
+    Line("{}", line);
     PrintInner("do", loop.body);
   }
   void Print(const Step& step, const BandsStep& bands) {
@@ -259,7 +272,30 @@ class Verifier {
     // The condition is read before the branches, whose positions come first.
     CheckBuffer(FirstPosition(step), branches.condition);
   }
-  void Check(const Step&, const LoopStep&) {}
+  // The count and the first condition are read before the body, whose positions come first; the others
+  // belong to every iteration.
+  void Check(const Step& step, const LoopStep& loop) {
+    if (loop.fixed_trips && (loop.trip_count >= 0 || loop.condition >= 0))
+      Add("step {} has two numbers of iterations", step.position);
+    if (loop.iteration_slot < 0) Add("step {} counts in no slot", step.position);
+    CheckScalar(FirstPosition(step), loop.trip_count, DataType::kI64);
+    CheckScalar(FirstPosition(step), loop.condition, DataType::kBool);
+    for (const int position : {FirstPosition(step), step.position}) {
+      CheckScalar(position, loop.iteration, DataType::kI64);
+      CheckScalar(position, loop.condition_in, DataType::kBool);
+    }
+    CheckScalar(step.position, loop.condition_out, DataType::kBool);
+  }
+  void CheckScalar(int position, int buffer, DataType dtype) {
+    if (buffer == -1) return;
+    CheckBuffer(position, buffer);
+    if (!IsBuffer(buffer)) return;
+    const Shape& shape = program_.buffers[static_cast<size_t>(buffer)].shape;
+    const bool one =
+        std::all_of(shape.dims.begin(), shape.dims.end(), [](Dim dim) { return dim.is(1); });
+    if (shape.dtype != dtype || !one)
+      Add("step {} takes b{} for one {}", position, buffer, DataTypeName(dtype));
+  }
   // Each call has all its tasks in order, and finds the rows that it reads.
   void Check(const Step& step, const BandsStep& bands) {
     std::map<int, int64_t> done;  // tasks, by call

@@ -9,23 +9,6 @@
 namespace quench::codegen {
 namespace {
 
-bool IsNest(const Candidate& candidate) {
-  return candidate.kernel->name == "scheduled" || candidate.kernel->name == "reference";
-}
-
-bool AllowedAt(const Candidate& candidate, const CompileOptions& options) {
-  switch (options.opt_level) {
-    case 0:
-      return candidate.kernel->name == "reference";
-    case 1:
-      return IsNest(candidate) && IsRowMajor(candidate);
-    case 2:
-      return !IsNest(candidate) || IsRowMajor(candidate);
-    default:
-      return options.channel_layout.empty() || IsRowMajor(candidate);
-  }
-}
-
 // Bytes of the weights of a graph as they are.
 int64_t WeightBytes(const Graph& graph) {
   int64_t bytes = 0;
@@ -35,58 +18,6 @@ int64_t WeightBytes(const Graph& graph) {
   }
   return bytes;
 }
-
-// Channels innermost for activations of rank 4 and more: NHWC. Only nests take any order of axes.
-void MoveChannelsLast(const Graph& graph, const Node& node, std::vector<Candidate>& candidates) {
-  auto move = [&](ValueId id, Layout& layout) {
-    if (id == quench::kNone || graph.value(id).type.rank() < 4 ||
-        graph.value(id).constant != nullptr)
-      return false;
-    layout.order = {0};
-    for (int axis = 2; axis < graph.value(id).type.rank(); ++axis) layout.order.push_back(axis);
-    layout.order.push_back(1);
-    return true;
-  };
-  const ops::OpDef* op = ops::FindOp(node.op);
-  const bool updates = op != nullptr && op->updates;
-  bool moved = false;
-  for (Candidate& candidate : candidates) {
-    if (!IsNest(candidate)) continue;
-    for (size_t i = 0; i < node.inputs.size(); ++i)
-      moved = move(node.inputs[i], candidate.inputs[i]) || moved;
-    for (size_t i = 0; i < node.outputs.size(); ++i)
-      moved = move(node.outputs[i], candidate.outputs[i]) || moved;
-    // Bytes of the first operand are copied to where the result is, constants' too.
-    if (updates && node.outputs[0] != quench::kNone) candidate.inputs[0] = candidate.outputs[0];
-  }
-  if (moved)
-    std::erase_if(candidates, [](const Candidate& candidate) { return !IsNest(candidate); });
-}
-
-}  // namespace
-
-std::vector<Candidate> Propose(const Graph& graph, const Node& node, const Target& target,
-                               const CompileOptions& options) {
-  std::vector<Candidate> all;
-  const KernelRequest request{
-      graph, node, target, options.opt_level, options.winograd, options.half_sums};
-  for (const Kernel* kernel : AllKernels()) {
-    const size_t before = all.size();
-    kernel->propose(request, all);
-    for (size_t i = before; i < all.size(); ++i) {
-      all[i].kernel = kernel;
-      all[i].inputs.resize(node.inputs.size());
-      all[i].outputs.resize(node.outputs.size());
-      all[i].packed.resize(node.inputs.size(), false);
-    }
-  }
-  std::erase_if(all, [&](const Candidate& candidate) { return !AllowedAt(candidate, options); });
-  if (options.opt_level >= 3 && options.channel_layout == "last")
-    MoveChannelsLast(graph, node, all);
-  return all;
-}
-
-namespace {
 
 std::string RunnerUp(const std::vector<Candidate>& candidates, int chosen) {
   const Candidate* best = nullptr;
@@ -120,8 +51,13 @@ std::vector<int> Competitors(const std::vector<Candidate>& candidates, int chose
 class MeasuredChoices {
  public:
   MeasuredChoices(const Graph& graph, const std::vector<std::vector<Candidate>>& candidates,
+                  const std::vector<std::shared_ptr<const SymbolTable>>& symbols,
                   const MeasuredChoice& measured, int64_t room)
-      : graph_(graph), candidates_(candidates), measured_(measured), room_(room) {}
+      : graph_(graph),
+        candidates_(candidates),
+        symbols_(symbols),
+        measured_(measured),
+        room_(room) {}
 
   void Apply(std::vector<int>& chosen) {
     for (size_t n = 0; n < chosen.size(); ++n) {
@@ -172,13 +108,14 @@ class MeasuredChoices {
 
   std::optional<double> Time(size_t n, int i) const {
     const auto found = measured_.microseconds.find(
-        CandidateName(graph_.nodes[n], candidates_[n][static_cast<size_t>(i)]));
+        CandidateKey(graph_.nodes[n], candidates_[n][static_cast<size_t>(i)], *symbols_[n]));
     if (found == measured_.microseconds.end()) return std::nullopt;
     return found->second;
   }
 
   const Graph& graph_;
   const std::vector<std::vector<Candidate>>& candidates_;
+  const std::vector<std::shared_ptr<const SymbolTable>>& symbols_;  // of the candidates
   const MeasuredChoice& measured_;
   int64_t room_;
   std::vector<Change> changes_;
@@ -186,24 +123,12 @@ class MeasuredChoices {
 
 }  // namespace
 
-std::string CandidateName(const Node& node, const Candidate& candidate) {
-  std::string name = fmt::format("{}: {} {}", node.name, candidate.kernel->name, candidate.reason);
-  for (const Layout& layout : candidate.inputs) name += " " + layout.ToString();
-  name += " ->";
-  for (const Layout& layout : candidate.outputs) name += " " + layout.ToString();
-  return name;
-}
-
-bool IsTaken(const Graph& graph, const Node& node, const Target& target,
-             const CompileOptions& options) {
-  return !Propose(graph, node, target, options).empty();
-}
-
 absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Target& target,
-                                                  const CompileOptions& options,
+                                                  const CompileOptions& options, Proposer& proposer,
                                                   const StepContext& context) {
   std::vector<Choice> choices(graph.nodes.size());
   std::vector<std::vector<Candidate>> candidates(graph.nodes.size());
+  std::vector<std::shared_ptr<const SymbolTable>> symbols(graph.nodes.size());
   StatusCollector problems;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     QUENCH_RETURN_IF_ERROR(context.Check());
@@ -221,7 +146,9 @@ absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Targ
       choices[n].kind = Choice::Kind::kControl;
       continue;
     }
-    candidates[n] = Propose(graph, node, target, options);
+    const Proposals& proposals = proposer.Of(graph, node);
+    candidates[n] = proposals.candidates;
+    symbols[n] = proposals.symbols;
     if (!candidates[n].empty()) continue;
     const absl::Status why = ops::LowerNode(ops::ContextOf(graph, node)).status();
     problems.Add(why.ok() ? Internal("node `{}` ({}): no kernel takes it", node.name, node.op)
@@ -232,11 +159,13 @@ absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Targ
   const auto room_bytes = static_cast<int64_t>(std::min(room, 1e18));
   std::vector<int> chosen = LayoutProblem(graph, target, candidates).Solve(room_bytes);
   if (options.measured)
-    MeasuredChoices(graph, candidates, *options.measured, room_bytes).Apply(chosen);
+    MeasuredChoices(graph, candidates, symbols, *options.measured, room_bytes).Apply(chosen);
   for (size_t n = 0; n < choices.size(); ++n) {
     if (candidates[n].empty()) continue;
     choices[n].runner_up = RunnerUp(candidates[n], chosen[n]);
-    choices[n].candidate = std::move(candidates[n][static_cast<size_t>(chosen[n])]);
+    const Candidate& candidate = candidates[n][static_cast<size_t>(chosen[n])];
+    choices[n].key = CandidateKey(graph.nodes[n], candidate, *symbols[n]);
+    choices[n].candidate = InTable(candidate, *symbols[n], *graph.symbols);
   }
   return choices;
 }

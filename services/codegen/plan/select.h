@@ -9,6 +9,7 @@
 #include "common/base/context.h"
 #include "services/codegen/kernels/kernel.h"
 #include "services/codegen/options/options.h"
+#include "services/codegen/plan/propose.h"
 
 namespace quench::codegen {
 
@@ -19,27 +20,17 @@ struct Choice {
     kControl,  // If, Loop, Scan: row-major in and out
   };
   Kind kind = Kind::kKernel;
-  Candidate candidate;
+  Candidate candidate;    // over the graph's symbols
+  std::string key;        // CandidateKey
   std::string runner_up;  // kernel and cost of the next best, "" if there is none
 };
-
-// A candidate for a node of a graph: node, kernel, plan and layouts.
-std::string CandidateName(const Node& node, const Candidate& candidate);
-
-// All candidates for a node at the level of `options`.
-std::vector<Candidate> Propose(const Graph& graph, const Node& node, const Target& target,
-                               const CompileOptions& options);
-
-// Whether any kernel takes the node at the level of `options`.
-bool IsTaken(const Graph& graph, const Node& node, const Target& target,
-             const CompileOptions& options);
 
 // One choice per node. Levels: 0 reference nests only, 1 also scheduled nests, 2 every kernel, with
 // nests row-major, 3 every kernel and layout: the cheapest combination found, with the cost of the
 // transforms between unequal layouts. Nodes that no kernel takes are reported together in one
 // error.
 absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Target& target,
-                                                  const CompileOptions& options,
+                                                  const CompileOptions& options, Proposer& proposer,
                                                   const StepContext& context);
 
 }  // namespace quench::codegen

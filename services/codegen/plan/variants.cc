@@ -9,7 +9,7 @@
 #include "services/codegen/plan/assign.h"
 #include "services/codegen/plan/bands.h"
 #include "services/codegen/plan/program_text.h"
-#include "services/codegen/plan/select.h"
+#include "services/codegen/plan/propose.h"
 #include "services/codegen/targets/resolve.h"
 
 namespace quench::codegen {
@@ -65,21 +65,25 @@ absl::StatusOr<Graph> GroupGraph(const Graph& graph, const CompileOptions& optio
 
 namespace {
 
-// Groups as kernels of this target take them.
-absl::StatusOr<Graph> GraphFor(const Target& target, const Graph& groups,
-                               const CompileOptions& options) {
-  return passes::CutGroups(WithOwnSymbols(groups), [&](const Graph& graph, const Node& node) {
-    return IsTaken(graph, node, target, options);
-  });
-}
+struct OwnProgram {
+  Graph graph;  // groups as kernels of the target take them
+  BuiltProgram built;
+};
 
-absl::StatusOr<BuiltProgram> OrderedProgram(const Graph& graph, const Target& target,
-                                            const CompileOptions& options, WeightTable& weights,
-                                            const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(BuiltProgram built,
-                          BuildProgram(graph, target, options, weights, context));
-  if (options.opt_level >= 3) FormBands(built.program, built.reports, target);
-  return built;
+absl::StatusOr<OwnProgram> ProgramFor(const Target& target, const Graph& groups,
+                                      const CompileOptions& options, WeightTable& weights,
+                                      const StepContext& context) {
+  Graph own = WithOwnSymbols(groups);
+  Proposer proposer(own, target, options);
+  OwnProgram result;
+  QUENCH_ASSIGN_OR_RETURN(
+      result.graph, passes::CutGroups(std::move(own), [&](const Graph& graph, const Node& node) {
+        return !proposer.Of(graph, node).candidates.empty();
+      }));
+  QUENCH_ASSIGN_OR_RETURN(result.built,
+                          BuildProgram(result.graph, target, options, proposer, weights, context));
+  if (options.opt_level >= 3) FormBands(result.built.program, result.built.reports, target);
+  return result;
 }
 
 }  // namespace
@@ -91,10 +95,8 @@ absl::StatusOr<std::vector<PlannedVariant>> PlanVariants(const Graph& groups,
                                                          const StepContext& context) {
   std::vector<PlannedVariant> variants;
   for (const Target& target : targets) {
-    QUENCH_ASSIGN_OR_RETURN(Graph graph, GraphFor(target, groups, options));
-    PlannedVariant variant{target, std::move(graph), {}};
-    QUENCH_ASSIGN_OR_RETURN(variant.built,
-                            OrderedProgram(variant.graph, target, options, weights, context));
+    QUENCH_ASSIGN_OR_RETURN(OwnProgram own, ProgramFor(target, groups, options, weights, context));
+    PlannedVariant variant{target, std::move(own.graph), std::move(own.built)};
     variant.weights_end = weights.entries().size();
     QUENCH_RETURN_IF_ERROR(AssignMemory(variant.built.program, *variant.graph.symbols, target));
     QUENCH_RETURN_IF_ERROR(VerifyProgram(variant.built.program, variant.weights_end));
@@ -111,14 +113,13 @@ absl::StatusOr<std::string> PlanText(const Graph& graph, const CompileOptions& o
   WeightTable weights;
   std::string text;
   for (const Target& target : resolved.variants) {
-    QUENCH_ASSIGN_OR_RETURN(const Graph own, GraphFor(target, groups, options));
-    QUENCH_ASSIGN_OR_RETURN(BuiltProgram built,
-                            OrderedProgram(own, target, options, weights, context));
+    QUENCH_ASSIGN_OR_RETURN(OwnProgram own, ProgramFor(target, groups, options, weights, context));
+    Program& program = own.built.program;
     if (stage == PlanStage::kMemory)
-      QUENCH_RETURN_IF_ERROR(AssignMemory(built.program, *own.symbols, target));
-    QUENCH_RETURN_IF_ERROR(VerifyProgram(built.program, weights.entries().size()));
+      QUENCH_RETURN_IF_ERROR(AssignMemory(program, *own.graph.symbols, target));
+    QUENCH_RETURN_IF_ERROR(VerifyProgram(program, weights.entries().size()));
     text += fmt::format("{}variant {}\n{}", text.empty() ? "" : "\n", target.name,
-                        ProgramText(built.program, *own.symbols));
+                        ProgramText(program, *own.graph.symbols));
   }
   return text;
 }

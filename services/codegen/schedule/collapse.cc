@@ -107,85 +107,121 @@ std::vector<ExprId> MergeIndices(Function& f, std::vector<ExprId> indices, int a
   return indices;
 }
 
-std::optional<Function> Collapse(const Function& from, StmtId outer_id, StmtId inner_id,
-                                 std::span<const StmtId> fill) {
-  const auto axes = MergeAxes(from, outer_id, inner_id);
-  if (!axes) return std::nullopt;
-  // A merged buffer that is accessed elsewhere too would need its other accesses merged: leave
-  // those alone.
-  std::vector<int> inside(from.buffers.size()), total(from.buffers.size());
-  for (const loops::Access& access : loops::Accesses(from, At(from, inner_id).body)) {
+// True when a buffer that would be merged is accessed outside of the loops too: its other accesses
+// would have to be merged with it.
+bool AccessedElsewhere(const Function& f, StmtId inner_id, std::span<const int> axes) {
+  std::vector<int> inside(f.buffers.size()), total(f.buffers.size());
+  for (const loops::Access& access : loops::Accesses(f, At(f, inner_id).body))
     ++inside[static_cast<size_t>(access.buffer)];
-  }
-  for (const loops::Access& access : loops::Accesses(from, from.body))
+  for (const loops::Access& access : loops::Accesses(f, f.body))
     ++total[static_cast<size_t>(access.buffer)];
-  for (size_t i = 0; i < axes->size(); ++i) {
-    if ((*axes)[i] >= 0 && inside[i] != total[i]) return std::nullopt;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i] >= 0 && inside[i] != total[i]) return true;
   }
-  const VarId outer = At(from, outer_id).id, inner = At(from, inner_id).id;
-  Function base = from;
-  const auto merged_var = static_cast<VarId>(base.vars.size());
-  base.vars.push_back(base.vars[static_cast<size_t>(outer)] +
-                      base.vars[static_cast<size_t>(inner)]);
-  // The size of a merged buffer's minor dim, rebuilt before its first use.
-  const std::vector<bool> live = Reachable(base, At(base, inner_id).body);
-  ExprId merged = loops::kNone;
-  size_t position = 0;
-  Rebuilder rebuilder(base);
-  const ExprId old_extent = At(base, inner_id).args[1];
-  const auto merged_index = [&](Function& out) {
-    if (merged == loops::kNone) {
+  return false;
+}
+
+// Makes two nested loops one, over the dims of the buffers that they index together.
+class Merger {
+ public:
+  // `axes` are MergeAxes'. The loops are those of `from`.
+  Merger(const Function& from, StmtId outer_id, StmtId inner_id, std::vector<int> axes)
+      : base_(from), outer_id_(outer_id), inner_id_(inner_id), axes_(std::move(axes)) {
+    outer_ = At(base_, outer_id).id;
+    inner_ = At(base_, inner_id).id;
+    merged_ = static_cast<VarId>(base_.vars.size());
+    base_.vars.push_back(base_.vars[static_cast<size_t>(outer_)] +
+                         base_.vars[static_cast<size_t>(inner_)]);
+  }
+
+  // Nothing where something else reads one of the two indices.
+  std::optional<Function> Run(std::span<const StmtId> fill) {
+    MergeLoads();
+    for (StmtId id : loops::StatementsUnder(f_, At(f_, inner_id_).body)) MergeStore(id, index_);
+    for (StmtId id : loops::StatementsUnder(f_, fill)) MergeStore(id, loops::kNone);
+    if (StillUsed(f_, At(f_, inner_id_).body, outer_, inner_)) return std::nullopt;
+    MergeDims();
+    const ExprId total = AddBinary(f_, BinaryOp::kMul, At(f_, outer_id_).args[1], extent_);
+    Stmt& loop = f_.stmts[static_cast<size_t>(outer_id_)];
+    loop.id = merged_;
+    loop.args[1] = total;
+    loop.body = At(f_, inner_id_).body;
+    return std::move(f_);
+  }
+
+ private:
+  int AxisOfBuffer(BufferId id) const { return axes_[static_cast<size_t>(id)]; }
+
+  // The merged index, an expression that is added when it is needed first.
+  ExprId Index(Function& out) {
+    if (index_ == loops::kNone) {
       Expr e;
       e.kind = ExprKind::kVar;
-      e.id = merged_var;
-      merged = AddExpr(out, e);
+      e.id = merged_;
+      index_ = AddExpr(out, e);
     }
-    return merged;
-  };
-  const auto axis_of = [&](BufferId id) { return (*axes)[static_cast<size_t>(id)]; };
-  // Extents may have larger ids than the loads that need them: copy their trees on demand.
-  const std::function<ExprId(Function&, ExprId)> copy_tree = [&](Function& out,
-                                                                 ExprId id) -> ExprId {
-    Expr e = base.exprs[static_cast<size_t>(id)];
-    for (ExprId& arg : e.args) arg = copy_tree(out, arg);
+    return index_;
+  }
+
+  // Extents may have larger ids than the loads that need them: their trees are copied on demand.
+  ExprId CopyTree(Function& out, ExprId id) const {
+    Expr e = base_.exprs[static_cast<size_t>(id)];
+    for (ExprId& arg : e.args) arg = CopyTree(out, arg);
     return AddExpr(out, std::move(e));
-  };
-  Function f = rebuilder.Run([&](Function& out, const Expr& copy) -> std::optional<ExprId> {
-    const size_t at = position++;
-    if (copy.kind != ExprKind::kLoad || axis_of(copy.id) < 0 || !live[at]) return std::nullopt;
-    Expr load = copy;
-    load.args = MergeIndices(out, copy.args, axis_of(copy.id), copy_tree(out, old_extent),
-                             merged_index(out), outer, inner);
-    return AddExpr(out, std::move(load));
-  });
-  merged_index(f);
-  const ExprId extent = rebuilder.Mapped(old_extent);
-  const auto merge_store = [&](StmtId id, ExprId index) {
-    if (At(f, id).kind != StmtKind::kStore || axis_of(At(f, id).id) < 0) return;
-    const std::vector<ExprId> old(At(f, id).args.begin() + 1, At(f, id).args.end());
+  }
+
+  void MergeLoads() {
+    const std::vector<bool> live = Reachable(base_, At(base_, inner_id_).body);
+    const ExprId extent = At(base_, inner_id_).args[1];
+    size_t position = 0;
+    Rebuilder rebuilder(base_);
+    f_ = rebuilder.Run([&](Function& out, const Expr& copy) -> std::optional<ExprId> {
+      const size_t at = position++;
+      if (copy.kind != ExprKind::kLoad || AxisOfBuffer(copy.id) < 0 || !live[at])
+        return std::nullopt;
+      Expr load = copy;
+      load.args = MergeIndices(out, copy.args, AxisOfBuffer(copy.id), CopyTree(out, extent),
+                               Index(out), outer_, inner_);
+      return AddExpr(out, std::move(load));
+    });
+    Index(f_);
+    extent_ = rebuilder.Mapped(extent);
+  }
+
+  void MergeStore(StmtId id, ExprId index) {
+    if (At(f_, id).kind != StmtKind::kStore || AxisOfBuffer(At(f_, id).id) < 0) return;
+    const std::vector<ExprId> old(At(f_, id).args.begin() + 1, At(f_, id).args.end());
     const std::vector<ExprId> indices =
-        MergeIndices(f, old, axis_of(At(f, id).id), extent, index, outer, inner);
-    Stmt& store = f.stmts[static_cast<size_t>(id)];
+        MergeIndices(f_, old, AxisOfBuffer(At(f_, id).id), extent_, index, outer_, inner_);
+    Stmt& store = f_.stmts[static_cast<size_t>(id)];
     store.args.resize(1);
     store.args.insert(store.args.end(), indices.begin(), indices.end());
-  };
-  for (StmtId id : loops::StatementsUnder(f, At(f, inner_id).body)) merge_store(id, merged);
-  for (StmtId id : loops::StatementsUnder(f, fill)) merge_store(id, loops::kNone);
-  if (StillUsed(f, At(f, inner_id).body, outer, inner)) return std::nullopt;
-  for (size_t i = 0; i < f.buffers.size(); ++i) {
-    if ((*axes)[i] < 0) continue;
-    std::vector<ExprId>& dims = f.buffers[i].dims;
-    const auto d = static_cast<size_t>((*axes)[i]);
-    const ExprId product = AddBinary(f, BinaryOp::kMul, dims[d], dims[d + 1]);
-    f.buffers[i].dims[d] = product;
-    f.buffers[i].dims.erase(f.buffers[i].dims.begin() + (*axes)[i] + 1);
   }
-  const ExprId total_extent = AddBinary(f, BinaryOp::kMul, At(f, outer_id).args[1], extent);
-  Stmt& loop = f.stmts[static_cast<size_t>(outer_id)];
-  loop.id = merged_var;
-  loop.args[1] = total_extent;
-  loop.body = At(f, inner_id).body;
-  return f;
+
+  void MergeDims() {
+    for (size_t i = 0; i < f_.buffers.size(); ++i) {
+      if (axes_[i] < 0) continue;
+      const std::vector<ExprId> dims = f_.buffers[i].dims;
+      const auto d = static_cast<size_t>(axes_[i]);
+      const ExprId product = AddBinary(f_, BinaryOp::kMul, dims[d], dims[d + 1]);
+      f_.buffers[i].dims[d] = product;
+      f_.buffers[i].dims.erase(f_.buffers[i].dims.begin() + axes_[i] + 1);
+    }
+  }
+
+  Function base_, f_;
+  const StmtId outer_id_, inner_id_;
+  const std::vector<int> axes_;
+  VarId outer_, inner_, merged_;
+  ExprId index_ = loops::kNone;   // of the merged loop
+  ExprId extent_ = loops::kNone;  // of the inner loop: the size of a merged buffer's minor dim
+};
+
+std::optional<Function> Collapse(const Function& from, StmtId outer_id, StmtId inner_id,
+                                 std::span<const StmtId> fill) {
+  auto axes = MergeAxes(from, outer_id, inner_id);
+  if (!axes || AccessedElsewhere(from, inner_id, *axes)) return std::nullopt;
+  return Merger(from, outer_id, inner_id, *std::move(axes)).Run(fill);
 }
 
 bool ReadsVar(const Function& f, ExprId id, VarId var) {

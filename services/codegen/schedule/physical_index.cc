@@ -32,9 +32,7 @@ absl::Status CheckLayout(const Layout& layout, const loops::Buffer& buffer) {
                       rank);
     }
   }
-  const bool halo =
-      std::any_of(std::begin(layout.halo), std::end(layout.halo), [](int64_t h) { return h != 0; });
-  if (layout.blocked_axis >= rank || layout.block < 1 || (halo && rank < 2)) {
+  if (layout.blocked_axis >= rank || layout.block < 1) {
     return Internal("buffer `{}`: layout {} does not fit rank {}", buffer.name, layout.ToString(),
                     rank);
   }
@@ -48,13 +46,6 @@ struct Placement {
   int rank = 0;
 
   bool blocked(int axis) const { return axis == layout->blocked_axis && layout->block > 1; }
-  // Halo before and after an axis.
-  int64_t before(int axis) const {
-    return axis == rank - 2 ? layout->halo[0] : axis == rank - 1 ? layout->halo[1] : 0;
-  }
-  int64_t after(int axis) const {
-    return axis == rank - 2 ? layout->halo[2] : axis == rank - 1 ? layout->halo[3] : 0;
-  }
 };
 
 Placement Place(const Layout& layout, int rank) {
@@ -73,7 +64,7 @@ ExprId Plus(Function& f, ExprId a, int64_t b) {
 std::vector<ExprId> PhysicalDims(Function& f, const Placement& p, std::span<const ExprId> dims) {
   std::vector<ExprId> physical;
   for (int axis : p.order) {
-    ExprId size = Plus(f, dims[static_cast<size_t>(axis)], p.before(axis) + p.after(axis));
+    ExprId size = dims[static_cast<size_t>(axis)];
     if (p.blocked(axis)) size = AddFloorDiv(f, Plus(f, size, p.layout->block - 1), p.layout->block);
     physical.push_back(size);
   }
@@ -87,7 +78,7 @@ std::vector<ExprId> PhysicalIndices(Function& f, const Placement& p,
   std::vector<ExprId> physical;
   ExprId lane = loops::kNone;
   for (int axis : p.order) {
-    const ExprId index = Plus(f, indices[static_cast<size_t>(axis)], p.before(axis));
+    const ExprId index = indices[static_cast<size_t>(axis)];
     if (!p.blocked(axis)) {
       physical.push_back(index);
       continue;
@@ -129,29 +120,18 @@ StmtId FillLoops(Function& f, BufferId buffer, std::span<const ExprId> dims, siz
   return inner;
 }
 
-ExprId Constant(Function& f, DataType storage, double value) {
+ExprId Zero(Function& f, DataType storage) {
   Expr e;
   e.kind = IsFloat(storage) ? ExprKind::kFloat : ExprKind::kInt;
   e.type = storage;
-  e.f = IsFloat(storage) ? value : 0;
-  e.i = IsFloat(storage) ? 0 : static_cast<int64_t>(value);
   return AddExpr(f, std::move(e));
 }
 
-// Halo rows and columns hold `fill`, lanes beyond the end of the blocked axis hold 0. Lanes last:
-// they hold 0 in the halo too.
+// Lanes beyond the end of the blocked axis hold 0.
 void AddFill(Function& f, BufferId buffer, const Placement& p, std::span<const ExprId> logical,
              std::vector<StmtId>& fill) {
   const std::vector<ExprId> dims = f.buffers[static_cast<size_t>(buffer)].dims;
   const DataType dtype = f.buffers[static_cast<size_t>(buffer)].dtype;
-  for (size_t d = 0; d < p.order.size(); ++d) {
-    const int axis = p.order[d];
-    if (p.before(axis) + p.after(axis) == 0) continue;
-    const ExprId value = Constant(f, dtype, p.layout->fill);
-    const ExprId inner_end = Plus(f, logical[static_cast<size_t>(axis)], p.before(axis));
-    fill.push_back(FillLoops(f, buffer, dims, d, AddInt(f, 0), AddInt(f, p.before(axis)), value));
-    fill.push_back(FillLoops(f, buffer, dims, d, inner_end, dims[d], value));
-  }
   if (p.layout->blocked_axis < 0 || p.layout->block <= 1) return;
   const ExprId size = logical[static_cast<size_t>(p.layout->blocked_axis)];
   const auto known = loops::ConstantOf(f, size);
@@ -163,7 +143,7 @@ void AddFill(Function& f, BufferId buffer, const Placement& p, std::span<const E
   const auto d = static_cast<size_t>(place);
   const ExprId blocks = dims[d];
   const ExprId last = AddFloorDiv(f, size, p.layout->block);
-  const StmtId loops = FillLoops(f, buffer, dims, d, last, blocks, Constant(f, dtype, 0));
+  const StmtId loops = FillLoops(f, buffer, dims, d, last, blocks, Zero(f, dtype));
   // The innermost loop, over lanes, starts behind the last element.
   Stmt* inner = &f.stmts[static_cast<size_t>(loops)];
   while (f.stmts[static_cast<size_t>(inner->body[0])].kind == StmtKind::kFor) {
@@ -242,59 +222,88 @@ std::optional<int64_t> BlockOf(const Function& f, const Stmt& loop) {
   return block;
 }
 
+// The index of a loop, `c`, as `o` B + `l`, the block and the lane within it.
+class SplitIndex {
+ public:
+  // Adds the variables of the block and of the lane to `base`, of whose variables `var` is c.
+  SplitIndex(Function& base, loops::VarId var, int64_t block) : var_(var), block_(block) {
+    // A copy: the names move when one is added.
+    const std::string name = base.vars[static_cast<size_t>(var)];
+    outer_var_ = AddVar(base, name + ".block");
+    lane_var_ = AddVar(base, name + ".lane");
+  }
+
+  // c becomes o B + l; c / B becomes o, and c mod B becomes l.
+  std::optional<ExprId> Rewrite(Function& out, const Expr& copy) {
+    if (copy.kind == ExprKind::kVar && copy.id == var_) return Whole(out);
+    if (copy.kind != ExprKind::kBinary || !IsWhole(out, copy.args[0]) ||
+        loops::ConstantOf(out, copy.args[1]) != block_) {
+      return std::nullopt;
+    }
+    if (copy.binary == BinaryOp::kFloorDiv) return outer_;
+    if (copy.binary == BinaryOp::kFloorMod) return lane_;
+    return std::nullopt;
+  }
+
+  loops::VarId outer_var() const { return outer_var_; }
+  loops::VarId lane_var() const { return lane_var_; }
+  // The first c of the block.
+  ExprId Start(Function& out) const {
+    return AddBinary(out, BinaryOp::kMul, outer_, AddInt(out, block_));
+  }
+
+ private:
+  static loops::VarId AddVar(Function& f, std::string name) {
+    f.vars.push_back(std::move(name));
+    return static_cast<loops::VarId>(f.vars.size() - 1);
+  }
+  static ExprId AddRead(Function& out, loops::VarId var) {
+    Expr e;
+    e.kind = ExprKind::kVar;
+    e.id = var;
+    return AddExpr(out, e);
+  }
+  ExprId Whole(Function& out) {
+    if (lane_ == loops::kNone) {
+      outer_ = AddRead(out, outer_var_);
+      lane_ = AddRead(out, lane_var_);
+    }
+    return AddBinary(out, BinaryOp::kAdd, Start(out), lane_);
+  }
+  bool IsWhole(const Function& f, ExprId id) const {
+    const Expr& e = f.exprs[static_cast<size_t>(id)];
+    return lane_ != loops::kNone && e.kind == ExprKind::kBinary && e.binary == BinaryOp::kAdd &&
+           e.args[1] == lane_;
+  }
+
+  const loops::VarId var_;
+  const int64_t block_;
+  loops::VarId outer_var_, lane_var_;
+  ExprId outer_ = loops::kNone, lane_ = loops::kNone;
+};
+
 // for c in [0, n): body  ->  for o in [0, ceil(n / B)): for l in [0, min(B, n - o B)): body[c := o
 // B + l].
 Function SplitLoop(const Function& from, StmtId loop, int64_t block) {
-  const loops::VarId var = from.stmts[static_cast<size_t>(loop)].id;
-  loops::VarId outer_var = loops::kNone, lane_var = loops::kNone;
-  ExprId outer = loops::kNone, lane = loops::kNone;
   Function base = from;
-  // New variables must have smaller ids than what uses them: they come first.
-  std::vector<std::string>& names = base.vars;
-  outer_var = static_cast<loops::VarId>(names.size());
-  names.push_back(names[static_cast<size_t>(var)] + ".block");
-  lane_var = static_cast<loops::VarId>(names.size());
-  names.push_back(names[static_cast<size_t>(var)] + ".lane");
-  const auto is_var = [&](const Function& f, ExprId id) {
-    const Expr& e = f.exprs[static_cast<size_t>(id)];
-    return e.kind == ExprKind::kBinary && e.binary == BinaryOp::kAdd && e.args[1] == lane &&
-           lane != loops::kNone;
-  };
-  Function f = Rebuilder(base).Run([&](Function& out, const Expr& copy) -> std::optional<ExprId> {
-    if (copy.kind == ExprKind::kVar && copy.id == var) {
-      if (lane == loops::kNone) {
-        Expr e;
-        e.kind = ExprKind::kVar;
-        e.id = outer_var;
-        outer = AddExpr(out, e);
-        e.id = lane_var;
-        lane = AddExpr(out, e);
-      }
-      const ExprId start = AddBinary(out, BinaryOp::kMul, outer, AddInt(out, block));
-      return AddBinary(out, BinaryOp::kAdd, start, lane);
-    }
-    if (copy.kind != ExprKind::kBinary || !is_var(out, copy.args[0])) return std::nullopt;
-    if (loops::ConstantOf(out, copy.args[1]) != block) return std::nullopt;
-    if (copy.binary == BinaryOp::kFloorDiv) return outer;
-    if (copy.binary == BinaryOp::kFloorMod) return lane;
-    return std::nullopt;
-  });
+  SplitIndex index(base, from.stmts[static_cast<size_t>(loop)].id, block);
+  Function f = Rebuilder(base).Run(
+      [&](Function& out, const Expr& copy) { return index.Rewrite(out, copy); });
   Stmt inner = f.stmts[static_cast<size_t>(loop)];
   const ExprId size = inner.args[1];
   const auto known = loops::ConstantOf(f, size);
   ExprId lanes = AddInt(f, block);
   if (!known || *known % block != 0) {
-    const ExprId left =
-        AddBinary(f, BinaryOp::kSub, size, AddBinary(f, BinaryOp::kMul, outer, AddInt(f, block)));
+    const ExprId left = AddBinary(f, BinaryOp::kSub, size, index.Start(f));
     lanes = AddBinary(f, BinaryOp::kMin, lanes, left);
   }
-  inner.id = lane_var;
+  inner.id = index.lane_var();
   inner.args = {AddInt(f, 0), lanes};
   const StmtId inner_id = loops::AddStmt(f, std::move(inner));
   const ExprId blocks = AddFloorDiv(f, Plus(f, size, block - 1), block);
   const ExprId zero = AddInt(f, 0);
   Stmt& place = f.stmts[static_cast<size_t>(loop)];
-  place.id = outer_var;
+  place.id = index.outer_var();
   place.args = {zero, blocks};
   place.body = {inner_id};
   return f;

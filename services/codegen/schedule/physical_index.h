@@ -10,12 +10,12 @@
 
 namespace quench::codegen {
 
-// Physical dims of a tensor: the axes in layout order, the blocked one as ceil(n / block), the last
-// two logical axes with their halo, then the block.
+// Physical dims of a tensor: the axes in layout order, the blocked one as ceil(n / block), then
+// the block.
 //
 // Rewrites schedule.function so that every parameter buffer has its physical dims and every access
 // physical indices, and sets schedule.fill to statements that write what the function's own stores
-// leave out: padding lanes (0) and halos (fill).
+// leave out: padding lanes (0).
 absl::Status ApplyLayouts(std::span<const Layout> layouts, Schedule& schedule);
 
 // Splits loops over a blocked axis into blocks and lanes of a block, so that indices need no

@@ -27,7 +27,7 @@ absl::StatusOr<KernelPlan> PlanNest(const Nest& nest, SymbolTable& symbols, cons
 absl::StatusOr<KernelPlan> PlanKernel(const KernelRequest& request, const Candidate& candidate) {
   if (candidate.code == nullptr) {
     QUENCH_ASSIGN_OR_RETURN(const Nest nest, candidate.kernel->nest(request, candidate));
-    return PlanNest(nest, *request.graph.symbols, request.target);
+    return PlanNest(nest, request.symbols, request.target);
   }
   KernelPlan plan;
   plan.name = candidate.kernel->name;

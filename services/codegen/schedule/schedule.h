@@ -14,7 +14,7 @@ namespace quench::codegen {
 struct Schedule {
   // Every buffer is dense and row-major over physical dims (schedule/layout.h).
   loops::Function function;
-  // Statements (not in function.body) that write padding lanes and halos. They run once, with the
+  // Statements (not in function.body) that write padding lanes. They run once, with the
   // first task.
   std::vector<loops::StmtId> fill;
   // kFor statements whose iterations are lanes, with the number of lanes. Never nested.

@@ -8,6 +8,7 @@
 #include "common/ir/text.h"
 #include "services/codegen/check/compare.h"
 #include "services/codegen/check/part.h"
+#include "services/codegen/targets/resolve.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
 namespace quench::codegen::check_test {

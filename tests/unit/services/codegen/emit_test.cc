@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "services/codegen/emit/artifact.h"
 #include "services/codegen/header.h"
+#include "services/codegen/targets/resolve.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
 namespace quench::codegen::emit_test {

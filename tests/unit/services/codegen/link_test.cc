@@ -9,6 +9,7 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "services/codegen/object/weight_section.h"
+#include "services/codegen/targets/resolve.h"
 
 namespace quench::codegen::link_test {
 namespace {

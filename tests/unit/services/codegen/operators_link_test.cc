@@ -412,6 +412,7 @@ absl::Status LinkAlone(const Target& target, ModuleBuilder& kernels) {
 std::vector<std::string> Variants() {
   return {
 #define QUENCH_VARIANT(name, ...) name,
+#include "services/codegen/targets/resolve.h"
 #include "services/codegen/targets/targets.def"
   };
 }

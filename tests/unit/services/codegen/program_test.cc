@@ -10,6 +10,7 @@
 #include "services/codegen/emit/module.h"
 #include "services/codegen/plan/program_text.h"
 #include "services/codegen/plan/variants.h"
+#include "services/codegen/targets/resolve.h"
 #include "tests/support/matchers.h"
 
 namespace quench::codegen::program_test {

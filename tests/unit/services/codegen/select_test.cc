@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/ops/evaluate.h"
 #include "services/codegen/plan/layout_problem.h"
+#include "services/codegen/targets/resolve.h"
 #include "tests/support/networks.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
@@ -61,7 +62,9 @@ Graph DrawGraph(std::mt19937& random) {
 
 std::vector<std::vector<Candidate>> CandidatesOf(const Graph& graph, const Target& target) {
   std::vector<std::vector<Candidate>> all;
-  for (const Node& node : graph.nodes) all.push_back(Propose(graph, node, target, {}));
+  const CompileOptions options;
+  Proposer proposer(graph, target, options);
+  for (const Node& node : graph.nodes) all.push_back(proposer.Of(graph, node).candidates);
   return all;
 }
 

@@ -13,6 +13,7 @@
 #include "common/base/status.h"
 #include "common/ops/op.h"
 #include "services/codegen/plan/variants.h"
+#include "services/codegen/targets/resolve.h"
 #include "tests/support/networks.h"
 
 namespace quench::codegen::transforms_test {

@@ -14,6 +14,7 @@
 #include "services/codegen/emit/module_state.h"
 #include "services/codegen/link/link.h"
 #include "services/codegen/schedule/plan_nest.h"
+#include "services/codegen/targets/resolve.h"
 #include "tests/support/targets.h"
 
 namespace quench::codegen {
@@ -101,30 +102,23 @@ struct Physical {
 };
 
 Physical Place(const Layout& layout, const std::vector<int64_t>& dims) {
-  const int rank = static_cast<int>(dims.size());
   std::vector<int> order = layout.order;
   for (int i = 0; order.size() < dims.size(); ++i) order.push_back(i);
-  const auto before = [&](int axis) {
-    return axis == rank - 2 ? layout.halo[0] : axis == rank - 1 ? layout.halo[1] : 0;
-  };
-  const auto after = [&](int axis) {
-    return axis == rank - 2 ? layout.halo[2] : axis == rank - 1 ? layout.halo[3] : 0;
-  };
   Physical result;
   std::vector<int64_t> stride(dims.size());
   int64_t step = layout.blocked_axis >= 0 ? layout.block : 1;
   for (size_t k = order.size(); k-- > 0;) {
     const int axis = order[k];
     stride[static_cast<size_t>(axis)] = step;
-    int64_t size = dims[static_cast<size_t>(axis)] + before(axis) + after(axis);
+    int64_t size = dims[static_cast<size_t>(axis)];
     if (axis == layout.blocked_axis) size = (size + layout.block - 1) / layout.block;
     step *= size;
   }
   result.elements = step;
   for (int64_t i = 0; i < Count(dims); ++i) {
     int64_t rest = i, offset = 0;
-    for (int axis = rank; axis-- > 0;) {
-      const int64_t index = rest % dims[static_cast<size_t>(axis)] + before(axis);
+    for (auto axis = static_cast<int>(dims.size()); axis-- > 0;) {
+      const int64_t index = rest % dims[static_cast<size_t>(axis)];
       rest /= dims[static_cast<size_t>(axis)];
       if (axis == layout.blocked_axis) {
         offset += index / layout.block * stride[static_cast<size_t>(axis)] + index % layout.block;
@@ -178,14 +172,13 @@ double Scale(const Buffer& buffer) {
   return scale;
 }
 
-// Padding lanes hold 0 and halos the fill value.
+// Padding lanes hold 0.
 std::string CheckPadding(const Laid& laid, const Layout& layout) {
   std::vector<bool> used(static_cast<size_t>(laid.place.elements));
   for (int64_t offset : laid.place.offset_of) used[static_cast<size_t>(offset)] = true;
   for (size_t i = 0; i < used.size(); ++i) {
     const double value = used[i] ? 0 : ElementAt(laid.physical, static_cast<int64_t>(i));
-    if (value != 0 && value != layout.fill)
-      return fmt::format("padding element {} holds {}", i, value);
+    if (value != 0) return fmt::format("padding element {} holds {}", i, value);
   }
   const auto end = laid.physical.bytes.end();
   if (!std::all_of(end - kGuard, end, [](std::byte b) { return b == kDirt; }))

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "services/codegen/targets/resolve.h"
 #include "tests/unit/services/codegen/emit/harness.h"
 
 namespace quench::codegen::target_test {

@@ -45,11 +45,12 @@ void CheckAll(const Graph& graph, const std::map<ValueId, Tensor>& inputs,
               std::vector<int64_t> slots, const Tensor& reference, size_t min_candidates = 1) {
   for (const Target& target : testing::Sample(RunnableTargets())) {
     // Level 4: every variation that a measured choice may take, too.
-    const KernelRequest request{graph, graph.nodes.back(), target, 4};
+    const KernelRequest request{
+        graph, graph.nodes.back(), target, {.opt_level = 4}, *graph.symbols};
     std::vector<Candidate> candidates;
-    ConvKernel().propose(request, candidates);
-    DepthwiseKernel().propose(request, candidates);
-    WinogradKernel().propose(request, candidates);
+    Propose(ConvKernel(), request, candidates);
+    Propose(DepthwiseKernel(), request, candidates);
+    Propose(WinogradKernel(), request, candidates);
     ASSERT_GE(candidates.size(), min_candidates) << target.name;
     for (const Candidate& candidate : candidates) {
       SCOPED_TRACE(target.name + ": " + candidate.reason);
@@ -394,7 +395,13 @@ INSTANTIATE_TEST_SUITE_P(
 std::vector<Candidate> Proposed(const Kernel& kernel, const Model& m, const Target& target,
                                 bool winograd = true) {
   std::vector<Candidate> candidates;
-  kernel.propose({m.graph, m.graph.nodes.back(), target, 3, winograd}, candidates);
+  Propose(kernel,
+          {m.graph,
+           m.graph.nodes.back(),
+           target,
+           {.opt_level = 3, .winograd = winograd},
+           *m.graph.symbols},
+          candidates);
   return candidates;
 }
 
@@ -555,7 +562,8 @@ TEST(ConvFused, DeclinesWhatItCannotDo) {
   const Target target = RunnableTargets().back();
   const auto candidates = [&](const Model& m) {
     std::vector<Candidate> found;
-    ConvKernel().propose({m.graph, m.graph.nodes.back(), target, 3}, found);
+    Propose(ConvKernel(),
+            {m.graph, m.graph.nodes.back(), target, {.opt_level = 3}, *m.graph.symbols}, found);
     return found.size();
   };
   Model broadcast = ConvModel(c);
@@ -605,9 +613,10 @@ TEST(ConvSymbolic, BatchAndSpatialSizes) {
       const Tensor reference = NaiveConv(c, input, graph.value(weight).constant->tensor, Tensor());
       // Slots are evaluated after proposing: kernels may define expressions of their own.
       for (const Target& target : testing::Sample(RunnableTargets())) {
-        const KernelRequest request{graph, graph.nodes.back(), target, 3};
+        const KernelRequest request{
+            graph, graph.nodes.back(), target, {.opt_level = 3}, *graph.symbols};
         std::vector<Candidate> candidates;
-        ConvKernel().propose(request, candidates);
+        Propose(ConvKernel(), request, candidates);
         ASSERT_FALSE(candidates.empty());
         auto runner = KernelRunner::Create(request, candidates[0]);
         ASSERT_TRUE(runner.ok()) << runner.status();

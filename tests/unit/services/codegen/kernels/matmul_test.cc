@@ -14,9 +14,10 @@ namespace {
 void Check(const Graph& graph, const std::map<ValueId, Tensor>& inputs,
            const std::vector<int64_t>& input_sizes, const Tensor& reference) {
   for (const Target& target : testing::Sample(RunnableTargets())) {
-    const KernelRequest request{graph, graph.nodes.back(), target, 4};
+    const KernelRequest request{
+        graph, graph.nodes.back(), target, {.opt_level = 4}, *graph.symbols};
     std::vector<Candidate> candidates;
-    MatMulKernel().propose(request, candidates);
+    Propose(MatMulKernel(), request, candidates);
     ASSERT_GE(candidates.size(), 1U) << target.name;
     for (const Candidate& candidate : candidates) {
       SCOPED_TRACE(target.name + ": " + candidate.reason);
@@ -83,7 +84,8 @@ TEST(MatMul, DeclinesBatchesThatBroadcastInPart) {
   graph.value(graph.node(node).outputs[0]).type = Type::Tensor(DataType::kF32, {2, 3, 4, 6});
   std::vector<Candidate> candidates;
   const Target target = RunnableTargets().back();
-  MatMulKernel().propose({graph, graph.nodes.back(), target, 3}, candidates);
+  Propose(MatMulKernel(), {graph, graph.nodes.back(), target, {.opt_level = 3}, *graph.symbols},
+          candidates);
   EXPECT_TRUE(candidates.empty());
 }
 

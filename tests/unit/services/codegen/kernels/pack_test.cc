@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "services/codegen/kernels/register_tile.h"
+#include "services/codegen/targets/resolve.h"
 
 namespace quench::codegen::pack_test {
 namespace {

@@ -1,6 +1,7 @@
 #include "tests/unit/services/codegen/kernels/reference.h"
 
 #include "common/runtime/quench_rt.h"
+#include "services/codegen/targets/resolve.h"
 #include "tests/support/targets.h"
 
 namespace quench::codegen {

@@ -1,11 +1,15 @@
 // Every hand-written kernel becomes a library on every target, without a symbol from elsewhere.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "common/base/files.h"
 #include "services/codegen/emit/module.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/link/link.h"
 #include "services/codegen/schedule/plan_nest.h"
+#include "services/codegen/targets/resolve.h"
+#include "tests/support/matchers.h"
 #include "tests/unit/services/codegen/kernels/reference.h"
 
 namespace quench::codegen::targets_test {
@@ -73,10 +77,11 @@ TEST(KernelTargets, EveryKernelLinksForEveryTarget) {
     size_t emitted = 0;
     const std::vector<Graph> graphs = Graphs();
     for (const Graph& graph : graphs) {
-      const KernelRequest request{graph, graph.nodes.back(), target, 3};
+      const KernelRequest request{
+          graph, graph.nodes.back(), target, {.opt_level = 3}, *graph.symbols};
       std::vector<Candidate> candidates;
       for (const Kernel* kernel : {&ConvKernel(), &DepthwiseKernel(), &MatMulKernel()}) {
-        kernel->propose(request, candidates);
+        Propose(*kernel, request, candidates);
       }
       ASSERT_FALSE(candidates.empty()) << name;
       for (const Candidate& candidate : candidates) {
@@ -102,6 +107,64 @@ TEST(KernelTargets, EveryKernelLinksForEveryTarget) {
         LinkShared(target, {folder->path() / "k.o"}, "k.so", folder->path() / "k.so");
     EXPECT_TRUE(linked.ok()) << name << ": " << linked;
   }
+}
+
+// Calls visit(kernel, candidate, symbols) for the candidates of hand-written kernels, at the level at which each
+// variation is one.
+void ForEachPlan(const std::function<void(const Candidate&, SymbolTable&)>& visit) {
+  for (const char* name : {"x86-64-v2", "x86-64-v3", "x86-64-v4-vnni", "x86-64-v4-fp16", "armv7"}) {
+    const Target target = ResolveTarget(name).value()[0];
+    for (const Graph& graph : Graphs()) {
+      SymbolTable symbols = *graph.symbols;
+      const KernelRequest request{graph, graph.nodes.back(), target, {.opt_level = 4}, symbols};
+      std::vector<Candidate> candidates;
+      for (const Kernel* kernel : AllKernels()) Propose(*kernel, request, candidates);
+      std::set<std::string> texts;
+      for (const Candidate& candidate : candidates) {
+        if (candidate.code == nullptr) continue;
+        SCOPED_TRACE(std::string(name) + ": " + candidate.kernel->name + ", " + candidate.reason);
+        visit(candidate, symbols);
+        EXPECT_TRUE(texts.insert(candidate.kernel->name + candidate.code->Text(symbols)).second);
+      }
+      EXPECT_FALSE(texts.empty());
+    }
+  }
+}
+
+TEST(Plans, HaveATextThatParses) {
+  size_t symbolic = 0;
+  ForEachPlan([&](const Candidate& candidate, SymbolTable& symbols) {
+    const std::string text = candidate.code->Text(symbols);
+    const absl::StatusOr<std::string> read = candidate.kernel->reread(text, symbols);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(*read, text);
+    symbolic += text.find("size") != std::string::npos;
+  });
+  EXPECT_GT(symbolic, 10u);
+}
+
+TEST(Plans, MoveToAnotherTableOfSymbols) {
+  ForEachPlan([&](const Candidate& candidate, SymbolTable& symbols) {
+    SymbolTable other;
+    other.AddInput("first", {7, 7});  // so that ids differ
+    const auto moved =
+        candidate.code->WithDims([&](Dim dim) { return other.Import(symbols, dim, {}); });
+    EXPECT_EQ(moved->Text(other), candidate.code->Text(symbols));
+  });
+}
+
+TEST(Plans, BadTextsAreRefusedWithEveryMistake) {
+  SymbolTable symbols;
+  const auto read = ConvKernel().reread(
+      R"({"lanes": "eight", "tile": {"x": 6, "z": 1}, "tasks": "no such", "shape": {"x_type": "f31"}})",
+      symbols);
+  ASSERT_FALSE(read.ok());
+  for (const char* part :
+       {"plan.lanes is \"eight\", it must be an integer", "plan.tile: there is no field `z`",
+        "plan.tasks", "plan.shape.x_type is \"f31\", it must be a data type"}) {
+    EXPECT_THAT(std::string(read.status().message()), ::quench::testing::HasSubstr(part));
+  }
+  EXPECT_FALSE(ConvKernel().reread("{", symbols).ok());
 }
 
 }  // namespace

@@ -163,17 +163,15 @@ TEST(Schedule, BlockLanesNeedNoDivision) {
   EXPECT_EQ(CountLoops(schedule->function), 1) << text;
 }
 
-TEST(Schedule, PaddingLanesAndHalosAreFilled) {
+TEST(Schedule, PaddingLanesAreFilled) {
   SymbolTable symbols;
   Layout layout;
   layout.blocked_axis = 1;
   layout.block = 8;
-  layout.halo[0] = 1;
-  layout.fill = 3;
   const Layout layouts[] = {Layout{}, layout};
   const auto schedule = MakeSchedule(Relu({1, 5, 4, 4}), layouts, symbols, Avx2(), true);
   ASSERT_TRUE(schedule.ok());
-  EXPECT_EQ(schedule->fill.size(), 3u);  // above, below (empty), lanes
+  EXPECT_EQ(schedule->fill.size(), 1u);
 }
 
 TEST(Schedule, LayoutsThatDoNotFitAreErrors) {

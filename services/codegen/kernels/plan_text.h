@@ -1,0 +1,203 @@
+// Plans of kernels as values: their text, which parses, and the dims in them. A plan is a struct with
+// QUENCH_FIELDS of numbers, enums, dims, and optionals, vectors and structs of these.
+//
+// The text is a JSON object of the fields that differ from a default-constructed plan's; a dim is a number
+// or an expression over the names of the symbol table.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "common/base/fields.h"
+#include "common/base/status.h"
+#include "common/ir/symbols.h"
+#include "services/codegen/kernels/vector_builder.h"
+
+namespace quench::codegen {
+
+using PlanJson = nlohmann::ordered_json;
+
+// The names of an enum's values, in order.
+template <typename Enum>
+struct EnumNames;
+template <>
+struct EnumNames<BytesForm> {
+  static constexpr const char* kNames[] = {"unsigned", "signed",     "pairs",
+                                           "picked",   "magnitudes", "words"};
+};
+
+template <typename T>
+struct IsOptional : std::false_type {};
+template <typename T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+template <typename T>
+struct IsVector : std::false_type {};
+template <typename T>
+struct IsVector<std::vector<T>> : std::true_type {};
+
+class PlanWriter {
+ public:
+  explicit PlanWriter(const SymbolTable& symbols) : symbols_(symbols) {}
+
+  template <typename T>
+  PlanJson Json(const T& value) const {
+    if constexpr (HasFields<T>) {
+      return Object(value);
+    } else if constexpr (std::is_same_v<T, Dim>) {
+      return value.is_static() ? PlanJson(value.value()) : PlanJson(symbols_.ToString(value));
+    } else if constexpr (std::is_same_v<T, DataType>) {
+      return DataTypeName(value);
+    } else if constexpr (std::is_enum_v<T>) {
+      return EnumNames<T>::kNames[static_cast<size_t>(value)];
+    } else if constexpr (IsOptional<T>::value) {
+      return value ? Json(*value) : PlanJson(nullptr);
+    } else if constexpr (IsVector<T>::value || std::is_array_v<T>) {
+      PlanJson all = PlanJson::array();
+      for (const auto& each : value) all.push_back(Json(each));
+      return all;
+    } else {
+      static_assert(std::is_arithmetic_v<T>);
+      return value;
+    }
+  }
+
+ private:
+  template <typename T>
+  PlanJson Object(const T& value) const {
+    const T usual{};
+    PlanJson object = PlanJson::object();
+    std::vector<PlanJson> defaults;
+    ForEachField(usual,
+                 [&](std::string_view, const auto& field) { defaults.push_back(Json(field)); });
+    size_t i = 0;
+    ForEachField(value, [&](std::string_view name, const auto& field) {
+      PlanJson json = Json(field);
+      if (json != defaults[i++]) object[std::string(name)] = std::move(json);
+    });
+    return object;
+  }
+
+  const SymbolTable& symbols_;
+};
+
+// Fills plans from their text. INVALID_ARGUMENT lists every field that is unknown or of another type.
+class PlanReader {
+ public:
+  explicit PlanReader(SymbolTable& symbols) : symbols_(symbols) {}
+
+  template <typename T>
+  void Read(const PlanJson& json, const std::string& where, T& value) {
+    if constexpr (HasFields<T>) {
+      ReadObject(json, where, value);
+    } else if constexpr (std::is_same_v<T, Dim>) {
+      ReadDim(json, where, value);
+    } else if constexpr (std::is_same_v<T, DataType>) {
+      const auto type = json.is_string() ? ParseDataType(json.get<std::string>()) : std::nullopt;
+      type ? void(value = *type) : Wrong(json, where, "a data type");
+    } else if constexpr (std::is_enum_v<T>) {
+      ReadEnum(json, where, value);
+    } else if constexpr (IsOptional<T>::value) {
+      json.is_null() ? value.reset() : Read(json, where, value.emplace());
+    } else if constexpr (IsVector<T>::value || std::is_array_v<T>) {
+      ReadList(json, where, value);
+    } else if constexpr (std::is_same_v<T, bool>) {
+      json.is_boolean() ? void(value = json.get<bool>()) : Wrong(json, where, "true or false");
+    } else if constexpr (std::is_floating_point_v<T>) {
+      json.is_number() ? void(value = json.get<T>()) : Wrong(json, where, "a number");
+    } else {
+      json.is_number_integer() ? void(value = json.get<T>()) : Wrong(json, where, "an integer");
+    }
+  }
+
+  absl::Status Finish() { return problems_.Finish(); }
+
+ private:
+  template <typename T>
+  void ReadObject(const PlanJson& json, const std::string& where, T& value) {
+    if (!json.is_object()) return Wrong(json, where, "an object");
+    std::vector<std::string_view> names;
+    ForEachField(value, [&](std::string_view name, auto& field) {
+      names.push_back(name);
+      if (const auto found = json.find(name); found != json.end())
+        Read(*found, fmt::format("{}.{}", where, name), field);
+    });
+    for (const auto& item : json.items()) {
+      if (std::find(names.begin(), names.end(), item.key()) == names.end())
+        problems_.Add(InvalidArgument("{}: there is no field `{}`", where, item.key()));
+    }
+  }
+  void ReadDim(const PlanJson& json, const std::string& where, Dim& dim) {
+    if (json.is_number_integer()) {
+      dim = json.get<int64_t>();
+    } else if (!json.is_string()) {
+      Wrong(json, where, "an integer or an expression");
+    } else if (absl::StatusOr<Dim> parsed = symbols_.Parse(json.get<std::string>()); parsed.ok()) {
+      dim = *parsed;
+    } else {
+      problems_.Add(Annotate(parsed.status(), where));
+    }
+  }
+  template <typename Enum>
+  void ReadEnum(const PlanJson& json, const std::string& where, Enum& value) {
+    const auto& names = EnumNames<Enum>::kNames;
+    const auto found = std::find_if(std::begin(names), std::end(names), [&](const char* name) {
+      return json.is_string() && json.get<std::string>() == name;
+    });
+    if (found == std::end(names))
+      return Wrong(json, where, fmt::format("one of {}", fmt::join(names, ", ")));
+    value = static_cast<Enum>(found - std::begin(names));
+  }
+  template <typename T>
+  void ReadList(const PlanJson& json, const std::string& where, T& value) {
+    if (!json.is_array()) return Wrong(json, where, "a list");
+    if constexpr (IsVector<T>::value) value.resize(json.size());
+    if (json.size() != std::size(value))
+      return Wrong(json, where, fmt::format("a list of {}", std::size(value)));
+    for (size_t i = 0; i < json.size(); ++i)
+      Read(json[i], fmt::format("{}[{}]", where, i), value[i]);
+  }
+  void Wrong(const PlanJson& json, const std::string& where, std::string_view right) {
+    problems_.Add(InvalidArgument("{} is {}, it must be {}", where, json.dump(), right));
+  }
+
+  SymbolTable& symbols_;
+  StatusCollector problems_;
+};
+
+template <typename Plan>
+std::string PlanTextOf(const Plan& plan, const SymbolTable& symbols) {
+  return PlanWriter(symbols).Json(plan).dump();
+}
+
+// The inverse of PlanTextOf; expressions are interned in `symbols`.
+template <typename Plan>
+absl::StatusOr<Plan> ParsePlan(const std::string& text, SymbolTable& symbols) {
+  const PlanJson json = PlanJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return InvalidArgument("plan `{}` is not JSON", text);
+  Plan plan;
+  PlanReader reader(symbols);
+  reader.Read(json, "plan", plan);
+  QUENCH_RETURN_IF_ERROR(reader.Finish());
+  return plan;
+}
+
+// Calls visit(Dim&) for each dim of a plan.
+template <typename T, typename Visit>
+void ForEachDim(T& value, const Visit& visit) {
+  if constexpr (HasFields<T>) {
+    ForEachField(value, [&](std::string_view, auto& field) { ForEachDim(field, visit); });
+  } else if constexpr (std::is_same_v<T, Dim>) {
+    visit(value);
+  } else if constexpr (IsOptional<T>::value) {
+    if (value) ForEachDim(*value, visit);
+  } else if constexpr (IsVector<T>::value || std::is_array_v<T>) {
+    for (auto& each : value) ForEachDim(each, visit);
+  }
+}
+
+}  // namespace quench::codegen

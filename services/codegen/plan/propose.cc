@@ -1,0 +1,136 @@
+#include "services/codegen/plan/propose.h"
+
+#include <fmt/format.h>
+
+#include "common/blobs/digest.h"
+#include "common/ops/op.h"
+#include "services/codegen/plan/layout_problem.h"
+
+namespace quench::codegen {
+namespace {
+
+bool IsNest(const Candidate& candidate) {
+  return candidate.kernel->name == "scheduled" || candidate.kernel->name == "reference";
+}
+
+bool AllowedAt(const Candidate& candidate, const CompileOptions& options) {
+  switch (options.opt_level) {
+    case 0:
+      return candidate.kernel->name == "reference";
+    case 1:
+      return IsNest(candidate) && IsRowMajor(candidate);
+    case 2:
+      return !IsNest(candidate) || IsRowMajor(candidate);
+    default:
+      return options.channel_layout.empty() || IsRowMajor(candidate);
+  }
+}
+
+// Channels innermost for activations of rank 4 and more: NHWC. Only nests take any order of axes.
+void MoveChannelsLast(const Graph& graph, const Node& node, std::vector<Candidate>& candidates) {
+  auto move = [&](ValueId id, Layout& layout) {
+    if (id == quench::kNone || graph.value(id).type.rank() < 4 ||
+        graph.value(id).constant != nullptr)
+      return false;
+    layout.order = {0};
+    for (int axis = 2; axis < graph.value(id).type.rank(); ++axis) layout.order.push_back(axis);
+    layout.order.push_back(1);
+    return true;
+  };
+  const ops::OpDef* op = ops::FindOp(node.op);
+  const bool updates = op != nullptr && op->updates;
+  bool moved = false;
+  for (Candidate& candidate : candidates) {
+    if (!IsNest(candidate)) continue;
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      moved = move(node.inputs[i], candidate.inputs[i]) || moved;
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      moved = move(node.outputs[i], candidate.outputs[i]) || moved;
+    // Bytes of the first operand are copied to where the result is, constants' too.
+    if (updates && node.outputs[0] != quench::kNone) candidate.inputs[0] = candidate.outputs[0];
+  }
+  if (moved)
+    std::erase_if(candidates, [](const Candidate& candidate) { return !IsNest(candidate); });
+}
+
+// A node and the values that it is about, which have the names of one graph.
+std::string IdentityOf(const Graph& graph, const Node& node) {
+  std::string text = node.op + " " + node.name;
+  for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs}) {
+    text += ":";
+    for (const ValueId id : *values)
+      text += " `" + (id == quench::kNone ? "" : graph.value(id).name) + "`";
+  }
+  return text;
+}
+
+}  // namespace
+
+KernelOptions KernelOptionsOf(const CompileOptions& options) {
+  return {options.opt_level, options.winograd, options.half_sums};
+}
+
+Candidate InTable(const Candidate& candidate, const SymbolTable& from, SymbolTable& to) {
+  const DimMap map = [&](Dim dim) { return to.Import(from, dim, {}); };
+  Candidate result = candidate;
+  result.tasks = map(candidate.tasks);
+  result.scratch_bytes = map(candidate.scratch_bytes);
+  if (candidate.code != nullptr) result.code = candidate.code->WithDims(map);
+  if (result.preparation) {
+    result.preparation->tasks = map(candidate.preparation->tasks);
+    result.preparation->workspace_bytes = map(candidate.preparation->workspace_bytes);
+    result.preparation->code = candidate.preparation->code->WithDims(map);
+  }
+  return result;
+}
+
+std::string CandidateKey(const Node& node, const Candidate& candidate, const SymbolTable& symbols) {
+  std::string text = candidate.kernel->name;
+  if (candidate.code != nullptr) text += " " + candidate.code->Text(symbols);
+  for (const Layout& layout : candidate.inputs) text += " " + layout.ToString();
+  text += " ->";
+  for (const Layout& layout : candidate.outputs) text += " " + layout.ToString();
+  return fmt::format("{}#{}", node.name, Sha256Hex(text).substr(0, 16));
+}
+
+Proposer::Proposer(const Graph& graph, const Target& target, const CompileOptions& options)
+    : target_(target), options_(options) {
+  std::set<std::string> names;
+  ForEachGraph(graph, [&](const Graph& part) {
+    for (const Node& node : part.nodes) {
+      if (!names.insert(node.name).second) repeated_.insert(node.name);
+    }
+  });
+}
+
+std::shared_ptr<SymbolTable> Proposer::Scratch(const Graph& graph) {
+  if (copied_ != graph.symbols->size()) {
+    scratch_ = std::make_shared<SymbolTable>(*graph.symbols);
+    copied_ = graph.symbols->size();
+  }
+  return scratch_;
+}
+
+const Proposals& Proposer::Of(const Graph& graph, const Node& node) {
+  const auto propose = [&] {
+    const std::shared_ptr<SymbolTable> symbols = Scratch(graph);
+    return Proposals{Propose(graph, node, *symbols), symbols};
+  };
+  if (repeated_.contains(node.name)) return last_ = propose();
+  const std::string identity = IdentityOf(graph, node);
+  const auto found = known_.find(identity);
+  return found != known_.end() ? found->second : known_.emplace(identity, propose()).first->second;
+}
+
+std::vector<Candidate> Proposer::Propose(const Graph& graph, const Node& node,
+                                         SymbolTable& symbols) const {
+  std::vector<Candidate> all;
+  const KernelRequest request{graph, node, target_, KernelOptionsOf(options_), symbols};
+  for (const Kernel* kernel : AllKernels()) codegen::Propose(*kernel, request, all);
+  std::erase_if(all, [&](const Candidate& candidate) { return !AllowedAt(candidate, options_); });
+  if (options_.opt_level >= 3 && options_.channel_layout == "last")
+    MoveChannelsLast(graph, node, all);
+  return all;
+}
+
+}  // namespace quench::codegen
