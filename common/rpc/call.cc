@@ -72,6 +72,36 @@ std::string OneLine(const std::string& text) {
   return text.size() > kLongest ? line + " ..." : line;
 }
 
+// The table of docs/operating.md: warnings and errors are the faults that its objective counts. A
+// caller who is told when to ask again, by a full server or one that drains, does so: nothing is
+// wrong.
+spdlog::level::level_enum LevelOf(const absl::Status& outcome, metrics::GrpcType type) {
+  const bool asks_again = RetryAfterOf(outcome).has_value();
+  switch (outcome.code()) {
+    case absl::StatusCode::kOk:
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kOutOfRange:
+      return spdlog::level::debug;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+      return spdlog::level::info;
+    case absl::StatusCode::kResourceExhausted:
+      return asks_again ? spdlog::level::debug : spdlog::level::info;
+    case absl::StatusCode::kUnavailable:
+      return asks_again ? spdlog::level::debug : spdlog::level::warn;
+    case absl::StatusCode::kDeadlineExceeded:  // that of a step is the caller's choice
+      return type == metrics::GrpcType::kUnary ? spdlog::level::warn : spdlog::level::info;
+    default:  // UNKNOWN, INTERNAL, DATA_LOSS
+      return spdlog::level::err;
+  }
+}
+
 }  // namespace
 
 Method::Method(CallPool& pool, const std::string& service, const std::string& name,
@@ -180,15 +210,8 @@ grpc::Status ServerCall::End(const absl::Status& status) {
   }
   const double seconds = std::chrono::duration<double>(now - arrival_).count();
   method_.CountHandled(outcome.code(), seconds);
-  const bool ours = outcome.code() == absl::StatusCode::kInternal ||
-                    outcome.code() == absl::StatusCode::kUnknown ||
-                    outcome.code() == absl::StatusCode::kDataLoss;
-  // Callers who come back when a slot is free are as ordinary as those who found one.
-  const bool waits = ReasonOf(outcome) == ReasonName(Reason::kSlotsFull);
-  const auto level = ours                    ? spdlog::level::err
-                     : outcome.ok() || waits ? spdlog::level::debug
-                                             : spdlog::level::info;
-  spdlog::log(level, "call={} code={} seconds={:.3f} request={} tenant={} trace={} peer={}{}{}",
+  spdlog::log(LevelOf(outcome, method_.type()),
+              "call={} code={} seconds={:.3f} request={} tenant={} trace={} peer={}{}{}",
               method_.full_name(), absl::StatusCodeToString(outcome.code()), seconds, request_id(),
               step_.tenant(), step_.traceparent(), peer_, outcome.ok() ? "" : ": ",
               OneLine(MessageOf(outcome)));

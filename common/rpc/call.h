@@ -42,6 +42,7 @@ class Method {
   CallPool& pool() const { return pool_; }
   const std::string& full_name() const { return full_name_; }
   Effect effect() const { return effect_; }
+  metrics::GrpcType type() const { return type_; }
   void CountStarted() const;
   void CountHandled(absl::StatusCode code, double seconds) const;
 

@@ -55,11 +55,11 @@ absl::Status CallPool::Admit(const std::string& client) {
     }
   }
   return WithRetryAfter(
-      Error(
-          Reason::kSlotsFull,
-          held > 0
-              ? fmt::format("this client has {} calls here, its share of {} slots", held, places)
-              : fmt::format("all {} slots are taken", options_.shared ? places : options_.threads)),
+      Error(Reason::kSlotsFull,
+            held > 0
+                ? fmt::format("this client has {} calls here, its share of {} slots", held, places)
+                : fmt::format("all slots are taken (slots: {})",
+                              options_.shared ? places : options_.threads)),
       options_.retry_after);
 }
 

@@ -2,15 +2,14 @@
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
 #include <atomic>
 #include <fstream>
 #include <future>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -19,6 +18,7 @@
 #include "common/rpc/audit.h"
 #include "common/rpc/callers.h"
 #include "common/rpc/errors.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/matchers.h"
 #include "tests/support/wait.h"
 #include "tests/unit/common/rpc/fake_codegen.h"
@@ -29,6 +29,7 @@ namespace {
 using metrics::EventFate;
 using metrics::GrpcCode;
 using metrics::GrpcType;
+using quench::testing::CapturedLog;
 using quench::testing::HasSubstr;
 using quench::testing::WaitFor;
 using std::chrono::milliseconds;
@@ -96,13 +97,12 @@ TEST_F(OnPoolTest, FullSlotsShedAtOnceAndOtherCallsAreAnswered) {
   };
   auto first = std::async(std::launch::async, [this] { return Compile(); });
   ASSERT_TRUE(WaitFor([&] { return running_ == 1; }));
-  std::ostringstream log;
-  const auto before = spdlog::default_logger();
-  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
-      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
-  const Compiled second = Compile();
-  spdlog::set_default_logger(before);
-  EXPECT_EQ(log.str(), "") << "whoever waits for a slot is nothing to tell of";
+  Compiled second;
+  {
+    CapturedLog log;
+    second = Compile();
+    EXPECT_THAT(log.Take(), HasSubstr("debug call="));
+  }
   EXPECT_EQ(second.status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ReasonOf(second.status), "SLOTS_FULL");
   EXPECT_EQ(RetryAfterOf(second.status), milliseconds(1500));
@@ -113,6 +113,63 @@ TEST_F(OnPoolTest, FullSlotsShedAtOnceAndOtherCallsAreAnswered) {
   // The slot is free when the caller knows the outcome.
   for (int i = 0; i < 50; ++i) EXPECT_TRUE(Compile().has_result());
   EXPECT_EQ(CompileHandled(GrpcCode::kResourceExhausted), 1);
+}
+
+// The table of docs/operating.md.
+TEST_F(OnPoolTest, EveryOutcomeIsLoggedAtItsLevel) {
+  channel_options.attempts = 1;
+  ASSERT_EQ(Start(), absl::OkStatus());
+  absl::Status outcome;
+  service->list_targets = [&](const auto&, const auto&) -> absl::StatusOr<v1::ListTargetsResponse> {
+    if (!outcome.ok()) return outcome;
+    return v1::ListTargetsResponse();
+  };
+  service->compile = [&](const auto&, const auto&) -> absl::StatusOr<v1::CompileResult> {
+    return outcome;
+  };
+  CapturedLog log;
+  const auto level_of = [&](const absl::Status& status, GrpcType type) {
+    outcome = status;
+    if (type == GrpcType::kUnary) {
+      EXPECT_EQ(ListTargets().status().code(), status.code());
+    } else {
+      EXPECT_EQ(Compile().status.code(), status.code());
+    }
+    const std::string line = log.Take();
+    EXPECT_THAT(line, HasSubstr(" call=quench.codegen.v1.Codegen/"));
+    EXPECT_THAT(line, HasSubstr(" code=" + absl::StatusCodeToString(status.code()) + " "));
+    return line.substr(0, line.find(' '));
+  };
+  const std::map<std::string, std::set<absl::StatusCode>> levels = {
+      {"debug",
+       {absl::StatusCode::kOk, absl::StatusCode::kCancelled, absl::StatusCode::kNotFound,
+        absl::StatusCode::kAlreadyExists, absl::StatusCode::kAborted,
+        absl::StatusCode::kOutOfRange}},
+      {"info",
+       {absl::StatusCode::kInvalidArgument, absl::StatusCode::kFailedPrecondition,
+        absl::StatusCode::kUnimplemented, absl::StatusCode::kPermissionDenied,
+        absl::StatusCode::kUnauthenticated, absl::StatusCode::kResourceExhausted}},
+      {"warning", {absl::StatusCode::kUnavailable, absl::StatusCode::kDeadlineExceeded}},
+      {"error",
+       {absl::StatusCode::kUnknown, absl::StatusCode::kInternal, absl::StatusCode::kDataLoss}}};
+  size_t codes = 0;
+  for (const auto& [level, those] : levels) {
+    for (const absl::StatusCode code : those) {
+      EXPECT_EQ(level_of(absl::Status(code, "x"), GrpcType::kUnary), level) << code;
+      ++codes;
+    }
+  }
+  EXPECT_EQ(codes, 17u) << "all that gRPC has";
+  // The deadline of a step is the caller's choice.
+  EXPECT_EQ(level_of(absl::DeadlineExceededError("x"), GrpcType::kServerStream), "info");
+  EXPECT_EQ(level_of(absl::UnavailableError("x"), GrpcType::kServerStream), "warning");
+  // Callers who are told when to ask again are not in trouble; a defect stays one.
+  for (const auto& [reason, level] :
+       {std::pair(Reason::kSlotsFull, "debug"), std::pair(Reason::kNodeFault, "debug"),
+        std::pair(Reason::kInternal, "error")}) {
+    EXPECT_EQ(level_of(WithRetryAfter(Error(reason, "x"), milliseconds(5)), GrpcType::kUnary),
+              level);
+  }
 }
 
 TEST_F(OnPoolTest, CancellingTheCallReachesTheHandler) {

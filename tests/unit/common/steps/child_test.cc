@@ -2,14 +2,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
-#include <spdlog/spdlog.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <csignal>
-#include <sstream>
 #include <thread>
 
 #include "common/base/files.h"
@@ -17,6 +14,7 @@
 #include "common/steps/child_log.h"
 #include "common/steps/pipes.h"
 #include "quench/child/v1/child.pb.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/matchers.h"
 #include "tests/support/wait.h"
 #include "tests/unit/common/steps/test_steps.h"
@@ -25,6 +23,7 @@
 namespace quench::steps::child_test {
 namespace {
 
+using testing::CapturedLog;
 using testing::HasSubstr;
 using testing::WaitFor;
 
@@ -101,19 +100,16 @@ TEST_F(ChildTest, ErrorsKeepTheirDetails) {
 TEST_F(ChildTest, WhatIsPrintedDoesNotDisturb) { EXPECT_EQ(Told("stdout:x"), "x"); }
 
 TEST_F(ChildTest, WhatIsWrittenToStderrIsMarkedAndBounded) {
-  std::ostringstream log;
-  const auto before = spdlog::default_logger();
-  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
-      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  CapturedLog log;
   EXPECT_TRUE(Run("stderr:3").ok());
-  const std::string few = log.str();
+  const std::string few = log.Take();
   EXPECT_TRUE(Run("stderr:100000").ok());
-  spdlog::set_default_logger(before);
+  const std::string many = log.Take();
   EXPECT_THAT(few, HasSubstr(" says: _[31m[2026-11-27] [info] forged"));
   EXPECT_THAT(few, HasSubstr(" says: and more\n"));
   EXPECT_EQ(few.find('\x1b'), std::string::npos);
-  EXPECT_LT(log.str().size(), few.size() + 10 * ChildLog::kMostBytes);
-  EXPECT_THAT(log.str(), HasSubstr("bytes more"));
+  EXPECT_LT(many.size(), size_t{10 * ChildLog::kMostBytes});
+  EXPECT_THAT(many, HasSubstr("bytes more"));
 }
 
 TEST_F(ChildTest, ACrashIsAnErrorOfThatStep) {
