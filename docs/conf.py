@@ -19,9 +19,10 @@ html_show_sphinx = False
 
 
 def add_contents(app, page, source):
-    """The pages in the order in which README.md lists them are the contents of the site."""
+    """The pages in the order in which the rows of README.md link to them are the contents of the site."""
     if page == root_doc:
-        pages = [*re.findall(r"^\| \[[^\]]*\]\((\S+)\.md\) ", source[0], re.M), "CHANGELOG"]
+        rows = re.findall(r"^\| \[.*$", source[0], re.M)
+        pages = [*re.findall(r"\]\((\S+?)\.md\)", "\n".join(rows)), "CHANGELOG"]
         source[0] += "\n```{toctree}\n:hidden:\n\n" + "\n".join(pages) + "\n```\n"
 
 
