@@ -10,8 +10,8 @@
 #include <ctime>
 #include <random>
 
+#include "services/codegen/forms/vector_builder.h"
 #include "services/codegen/kernels/catalogue.h"
-#include "services/codegen/kernels/vector_builder.h"
 #include "services/codegen/targets/resolve.h"
 #include "tests/support/kernel_runner.h"
 

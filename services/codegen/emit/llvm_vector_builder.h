@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "services/codegen/emit/module_state.h"
-#include "services/codegen/kernels/vector_builder.h"
+#include "services/codegen/forms/vector_builder.h"
 
 namespace quench::codegen {
 

@@ -82,8 +82,7 @@ std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const G
     plan.mask_type = mask.dtype;
     if (!IsFloatTensor(plan.mask_type) && plan.mask_type != DataType::kBool) return std::nullopt;
   }
-  const bool many_registers = request.target.tile_rows * request.target.tile_vectors > 16;
-  plan.unroll = many_registers ? 4 : 8;
+  plan.unroll = StepsOfBody(request.target);
   TileProblem problem;
   problem.height = 1;
   if (s.steps.is_static()) problem.width = s.steps.value();

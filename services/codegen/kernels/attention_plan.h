@@ -7,7 +7,6 @@
 #include "common/base/fields.h"
 #include "common/ops/q_attention.h"
 #include "services/codegen/kernels/epilogue.h"
-#include "services/codegen/kernels/micro_kernel.h"
 #include "services/codegen/kernels/tile_axis.h"
 
 namespace quench::codegen {

@@ -7,15 +7,6 @@ namespace {
 
 constexpr int64_t kFour = 4;  // bytes of a word
 
-Vec Scaled(VectorBuilder& b, Vec value, double factor) {
-  return b.Apply(VecOp::kMul, value, b.Constant(DataType::kI32, factor, value.lanes));
-}
-
-// Byte r of words, from numbers of 0 to 255.
-Vec AtByte(VectorBuilder& b, Vec bytes, int r) {
-  return r == 0 ? bytes : Scaled(b, bytes, static_cast<double>(int64_t{1} << (8 * r)));
-}
-
 Vec Masked(VectorBuilder& b, Vec words, int64_t mask) {
   return b.Apply(VecOp::kAnd, words,
                  b.Constant(DataType::kI32, static_cast<double>(mask), words.lanes));
@@ -35,23 +26,6 @@ Vec Odd(VectorBuilder& b, Vec words) {
 }
 
 }  // namespace
-
-Vec LoadPartOfWord(VectorBuilder& b, Ptr address, int count) {
-  Vec word;
-  for (int r = 0; r < count; ++r) {
-    const Vec byte = AtByte(b, b.ToI32(b.Load(address + r, 1, DataType::kU8)), r);
-    word = r == 0 ? byte : b.Apply(VecOp::kAdd, word, byte);
-  }
-  return word;
-}
-
-void ForRest(VectorBuilder& b, Int rest, const std::function<void(int rest)>& body) {
-  const int64_t known = b.ConstantOr(rest, -1);
-  for (int count = 1; count < kFour; ++count) {
-    if (known == count) body(count);
-    if (known < 0) b.If(rest == b.I(count), [&] { body(count); });
-  }
-}
 
 BytePanel::BytePanel(VectorBuilder& b, const ByteRoot& root, int lanes, Int depth, Vec x_zero,
                      Vec w_zero)

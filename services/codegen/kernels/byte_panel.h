@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "services/codegen/forms/byte_words.h"
 #include "services/codegen/kernels/byte_root.h"
-#include "services/codegen/kernels/vector_builder.h"
 
 namespace quench::codegen {
 
@@ -59,10 +59,5 @@ class BytePanel {
   Int words_;                 // as Words
   Vec x_zero_, w_zero_;
 };
-
-// The bytes of a row that fill no word, as one word: bytes beyond are 0. `count` is 1 to 3.
-Vec LoadPartOfWord(VectorBuilder& b, Ptr address, int count);
-// Calls body(rest) for a `rest` of 1 to 3, known at compile time or not.
-void ForRest(VectorBuilder& b, Int rest, const std::function<void(int rest)>& body);
 
 }  // namespace quench::codegen

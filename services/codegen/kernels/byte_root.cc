@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "common/ops/op.h"
-#include "services/codegen/kernels/picked_pairs.h"
+#include "services/codegen/forms/picked_pairs.h"
 
 namespace quench::codegen {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "common/base/fields.h"
 #include "common/ops/byte_weights.h"
+#include "services/codegen/forms/bytes.h"
 #include "services/codegen/kernels/epilogue.h"
 
 namespace quench::codegen {
@@ -44,6 +45,13 @@ struct ByteRoot {
                             // |x - zero|
   friend bool operator==(const ByteRoot&, const ByteRoot&) = default;
   QUENCH_FIELDS(x, w, w_zero, twice, form, most_vectors, bias_operand, weight_reach)
+  // How a tile multiplies them, without zero points of a run, rests and repeated words.
+  ByteWork Work() const {
+    ByteWork work;
+    work.form = form;
+    work.flip = x.flip && form != BytesForm::kWords;  // widened rows are shifted
+    return work;
+  }
   // "u8 in pairs": for reports.
   std::string ToString() const;
   // As Candidate.slow.

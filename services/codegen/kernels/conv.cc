@@ -4,6 +4,9 @@
 #include <algorithm>
 
 #include "common/base/status.h"
+#include "services/codegen/forms/floats.h"
+#include "services/codegen/forms/pairs.h"
+#include "services/codegen/forms/picked.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/kernels/conv_copy.h"
 #include "services/codegen/kernels/planned_kernel.h"
@@ -179,10 +182,6 @@ class ConvEmitter {
   MicroReduction Reduction() {
     MicroReduction r;
     r.lanes = plan_.lanes;
-    r.by_lane = plan_.by_lane;
-    r.bytes = s_.bytes ? &*s_.bytes : nullptr;
-    r.pairs = s_.pairs;
-    r.weight_type = s_.w_type;
     r.blocks = b_.I(plan_.blocks - (plan_.rest() > 0 ? 1 : 0));
     r.block_stride = block_;
     r.kh = b_.I(s_.kernel_h);
@@ -192,14 +191,30 @@ class ConvEmitter {
     r.channels = plan_.run();
     r.channel_stride = b_.I(4);
     r.tail = b_.I(plan_.rest());
-    r.shared = plan_.shared;
-    if (plan_.taps() == 1 || plan_.fold_width) r.shared.block = 0;  // rows follow each other
     r.unroll = plan_.unroll;
-    r.picked = plan_.picked();
-    if (plan_.words_twice() > 0) {
-      for (const ops::WeightWord& at : *s_.bytes->twice) r.again.push_back(OffsetOf(at));
-    }
     return r;
+  }
+
+  std::unique_ptr<TileForm> FloatsOrPairs() const {
+    if (s_.pairs) return std::make_unique<PairForm>(*s_.pairs);
+    SharedPanels shared = plan_.shared;
+    if (plan_.taps() == 1 || plan_.fold_width) shared.block = 0;  // rows follow each other
+    return std::make_unique<FloatForm>(s_.w_type, shared, plan_.by_lane);
+  }
+
+  std::unique_ptr<TileForm> Bytes(const PanelTiles& tiles, Ptr weights) {
+    ByteWork work = s_.bytes->Work();
+    if (zero_.value.valid()) {
+      work.factors = b_.Buffer(buffers_.Pack(2)) + tiles.vector * (4 * plan_.lanes);
+      work.zero = zero_.value;
+    }
+    if (plan_.words_twice() > 0) {
+      for (const ops::WeightWord& at : *s_.bytes->twice) work.again.push_back(OffsetOf(at));
+    }
+    const std::optional<PickedPanels> picked = plan_.picked();
+    if (!picked) return std::make_unique<ByteForm>(std::move(work));
+    return std::make_unique<PickedForm>(std::move(work), *picked,
+                                        PanelPicks::Of(b_, *picked, weights, tiles.panel));
   }
 
   // From the first word of the first tap.
@@ -222,20 +237,15 @@ class ConvEmitter {
     tile.weights = plan_.shared.used()
                        ? plan_.shared.At(weights, tiles.vector, plan_.weight_element())
                        : weights + tiles.vector * plan_.vector_weight_bytes();
-    if (const std::optional<PickedPanels> picked = plan_.picked())
-      PointToPicks(b_, *picked, weights, tiles.panel, tile);
     if (s_.has_bias) tile.bias = b_.Buffer(buffers_.Pack(1)) + tiles.vector * vector;
-    if (zero_.value.valid()) {
-      tile.factors = b_.Buffer(buffers_.Pack(2)) + tiles.vector * vector;
-      tile.zero = zero_.value;
-    }
+    const std::unique_ptr<TileForm> form = s_.bytes ? Bytes(tiles, weights) : FloatsOrPairs();
     Prefetch(tiles, tile);
     const int64_t lanes = plan_.lanes;
     const Int line = plan_.flat ? b_.I(0) : b_.Size(s_.out_w) * lanes;
     const Place place = Place::Of(tiles.n * image_out_ + tiles.vector * (pixels_out_ * lanes) +
                                   y * line + x * lanes);
     tile.results_in_memory = IsLong(group_.epilogue);
-    EmitMicroTile(b_, Reduction(), tile, [&](Int dy, Int dx, int v, Vec value) {
+    form->Emit(b_, Reduction(), tile, [&](Int dy, Int dx, int v, Vec value) {
       Store(tiles, place + (line * dy + dx * lanes + pixels_out_ * (lanes * v)), v, value);
     });
   }

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "common/base/status.h"
+#include "services/codegen/kernels/operand_pairs.h"
 #include "services/codegen/kernels/typical_sizes.h"
 
 namespace quench::codegen {
@@ -104,8 +105,7 @@ void PlanChannels(const Target& target, ConvPlan& plan) {
   plan.fold_width = plan.pixel_words == plan.block_channels && shape.dilation_w == 1;
   plan.vectors = (shape.out_channels / plan.groups + plan.lanes - 1) / plan.lanes;
   if (plan.groups == 1 && unit == 1) ShareWeights(target, plan);
-  // Bodies of about a hundred multiply-adds run as fast as longer ones and compile sooner.
-  plan.unroll = target.tile_rows * target.tile_vectors > 16 ? 4 : 8;
+  plan.unroll = StepsOfBody(target);
   if (plan.block_channels % plan.unroll != 0 && plan.block_channels % 4 == 0) plan.unroll = 4;
   // A body in which two pixels read the same address keeps the value in a register that is not
   // there.

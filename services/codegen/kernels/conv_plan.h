@@ -5,10 +5,10 @@
 #include <string>
 
 #include "common/base/fields.h"
+#include "services/codegen/forms/picked_pairs.h"
+#include "services/codegen/forms/shared_panels.h"
 #include "services/codegen/kernels/byte_root.h"
 #include "services/codegen/kernels/epilogue.h"
-#include "services/codegen/kernels/micro_kernel.h"
-#include "services/codegen/kernels/picked_pairs.h"
 #include "services/codegen/kernels/tile_axis.h"
 
 namespace quench::codegen {

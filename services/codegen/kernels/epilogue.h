@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "services/codegen/forms/vector_builder.h"
 #include "services/codegen/kernels/kernel.h"
-#include "services/codegen/kernels/vector_builder.h"
 
 namespace quench::codegen {
 

@@ -113,7 +113,7 @@ struct KernelOptions {
   bool half_sums = true;  // whether short sums in f16 are accepted, if the target has them
 };
 
-// What kernels read of one node, by type: the first that asks reads it.
+// Views of one node, by type: the first kernel that asks reads it.
 class NodeViews {
  public:
   template <typename View, typename Read>

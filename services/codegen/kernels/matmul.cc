@@ -10,6 +10,10 @@
 #include <bit>
 
 #include "common/base/status.h"
+#include "services/codegen/forms/floats.h"
+#include "services/codegen/forms/pairs.h"
+#include "services/codegen/forms/picked.h"
+#include "services/codegen/forms/stored.h"
 #include "services/codegen/kernels/byte_panel.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/kernels/matmul_plan.h"
@@ -232,13 +236,7 @@ class MatMulEmitter {
   MicroReduction Reduction() {
     MicroReduction r;
     r.lanes = plan_.lanes;
-    r.by_lane = plan_.by_lane;
-    r.bytes = s_.bytes ? &*s_.bytes : nullptr;
-    r.pairs = s_.pairs;
-    if (s_.constant_b && !s_.bytes) r.weight_type = s_.b_type;
-    r.stored = MultipliesStored() ? &*s_.stored : nullptr;
     r.unroll = plan_.unroll;
-    r.shared = plan_.shared;
     r.channels = MultipliesStored() && s_.stored->blocked ? s_.stored->block : StepsOfBlock();
     r.blocks = k_ / r.channels;
     r.tail = k_ - r.blocks * r.channels;
@@ -246,8 +244,6 @@ class MatMulEmitter {
     r.kh = r.kw = b_.I(1);
     r.kh_stride = r.kw_stride = b_.I(0);
     r.channel_stride = channel_stride_;
-    if (s_.bytes && !s_.widened()) r.rest = b_.Size(s_.depth) % 4;
-    r.picked = plan_.picked();
     return r;
   }
 
@@ -263,28 +259,39 @@ class MatMulEmitter {
     if (byte_panel_ && byte_panel_->widens()) WidenRows(tile, weights);
     if (s_.widens_rows()) UseWidenedRows(tile, row);
     tile.weights = weights;
-    if (const std::optional<PickedPanels> picked = plan_.picked())
-      PointToPicks(b_, *picked, b_.Buffer(buffers_.Pack(0)), columns.panel, tile);
-    tile.results_in_memory = IsLong(group_.epilogue);
-    return tile;
-  }
-
-  // What sums start from, and are scaled by.
-  void AddConstants(const Columns& columns, Ptr weights, MicroTile& tile) {
-    const int64_t vector = 4 * plan_.lanes;
     if (byte_panel_) {
       tile.bias = byte_panel_->Starts(weights, columns.vectors);
     } else if (s_.has_bias) {
-      tile.bias = b_.Buffer(buffers_.Pack(s_.constant_b ? 1 : 0)) + columns.first * vector;
+      tile.bias = b_.Buffer(buffers_.Pack(s_.constant_b ? 1 : 0)) + columns.first * VectorBytes();
     }
-    if (zero_.value.valid() && !byte_panel_) {
-      tile.factors = b_.Buffer(buffers_.Pack(2)) + columns.first * vector;
-      tile.zero = zero_.value;
-    }
+    tile.results_in_memory = IsLong(group_.epilogue);
+    return tile;
+  }
+  int64_t VectorBytes() const { return int64_t{4} * plan_.lanes; }
+
+  std::unique_ptr<TileForm> FormOf(const Columns& columns) {
+    if (s_.bytes) return Bytes(columns);
+    if (s_.pairs) return std::make_unique<PairForm>(*s_.pairs);
     if (MultipliesStored()) {
-      tile.scales = Scales(columns);
-      tile.zeros = Zeros(columns);
+      return std::make_unique<StoredForm>(*s_.stored, Scales(columns), Zeros(columns),
+                                          plan_.by_lane);
     }
+    return std::make_unique<FloatForm>(s_.constant_b && !s_.stored ? s_.b_type : DataType::kF32,
+                                       plan_.shared, plan_.by_lane);
+  }
+
+  std::unique_ptr<TileForm> Bytes(const Columns& columns) {
+    ByteWork work = s_.bytes->Work();
+    if (zero_.value.valid() && !byte_panel_) {
+      work.factors = b_.Buffer(buffers_.Pack(2)) + columns.first * VectorBytes();
+      work.zero = zero_.value;
+    }
+    if (!s_.widened()) work.rest = b_.Size(s_.depth) % 4;
+    const std::optional<PickedPanels> picked = plan_.picked();
+    if (!picked) return std::make_unique<ByteForm>(std::move(work));
+    return std::make_unique<PickedForm>(
+        std::move(work), *picked,
+        PanelPicks::Of(b_, *picked, b_.Buffer(buffers_.Pack(0)), columns.panel));
   }
 
   void Prefetch(const PanelPrefetch& prefetch, const IntVar& index, MicroTile& tile) {
@@ -299,12 +306,12 @@ class MatMulEmitter {
                 const IntVar& index, Int row, int rows) {
     const MicroReduction reduction = Reduction();
     MicroTile tile = TileOf(batch, columns, weights, row, rows);
-    AddConstants(columns, weights, tile);
+    const std::unique_ptr<TileForm> form = FormOf(columns);
     Prefetch(prefetch, index, tile);
     const Place place = Place::Of((batch * m_ + row) * n_ + columns.first * plan_.lanes);
     const bool row_terms = byte_panel_ && byte_panel_->HasRowTerms();
     Vec row_term;
-    EmitMicroTile(b_, reduction, tile, [&](Int, Int x, int v, Vec value) {
+    form->Emit(b_, reduction, tile, [&](Int, Int x, int v, Vec value) {
       if (row_terms && v == 0) row_term = byte_panel_->RowTerm(tile.input + tile.x_stride * x);
       if (row_terms) value = b_.Apply(VecOp::kAdd, value, row_term);
       Store(columns, place + (n_ * x + static_cast<int64_t>(plan_.lanes) * v), v, value);

@@ -4,6 +4,7 @@
 
 #include "services/codegen/kernels/byte_panel.h"
 #include "services/codegen/kernels/conv_plan.h"
+#include "services/codegen/kernels/operand_pairs.h"
 
 namespace quench::codegen {
 namespace {
@@ -178,8 +179,7 @@ std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulS
   plan.shape = shape;
   plan.lanes = request.target.f32_lanes();
   plan.by_lane = request.target.multiply_by_lane;
-  const bool many = request.target.tile_rows * request.target.tile_vectors > 16;
-  plan.unroll = many && !shape.stored ? 4 : 8;
+  plan.unroll = shape.stored ? 8 : StepsOfBody(request.target);
   TileProblem problem;
   problem.height = 1;
   if (shape.m.is_static()) problem.width = shape.m.value();

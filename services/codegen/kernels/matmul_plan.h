@@ -5,11 +5,11 @@
 #include <optional>
 
 #include "common/base/fields.h"
+#include "services/codegen/forms/register_tile.h"
+#include "services/codegen/forms/shared_panels.h"
 #include "services/codegen/kernels/byte_root.h"
 #include "services/codegen/kernels/epilogue.h"
-#include "services/codegen/kernels/micro_kernel.h"
-#include "services/codegen/kernels/register_tile.h"
-#include "services/codegen/kernels/stored_weights.h"
+#include "services/codegen/kernels/stored_operands.h"
 #include "services/codegen/kernels/tile_axis.h"
 
 namespace quench::codegen {

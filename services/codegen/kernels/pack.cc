@@ -9,8 +9,8 @@
 
 #include "common/base/status.h"
 #include "common/ops/byte_weights.h"
-#include "services/codegen/kernels/picked_pairs.h"
-#include "services/codegen/kernels/register_tile.h"
+#include "services/codegen/forms/picked_pairs.h"
+#include "services/codegen/forms/register_tile.h"
 #include "services/codegen/kernels/winograd_panels.h"
 
 namespace quench::codegen {

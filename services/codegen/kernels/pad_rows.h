@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "services/codegen/forms/vector_builder.h"
 #include "services/codegen/kernels/byte_root.h"
-#include "services/codegen/kernels/vector_builder.h"
 
 namespace quench::codegen {
 

@@ -16,7 +16,7 @@
 #include "common/base/fields.h"
 #include "common/base/status.h"
 #include "common/ir/symbols.h"
-#include "services/codegen/kernels/vector_builder.h"
+#include "services/codegen/forms/vector_builder.h"
 
 namespace quench::codegen {
 

@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "services/codegen/kernels/register_tile.h"
-#include "services/codegen/kernels/vector_builder.h"
+#include "services/codegen/forms/register_tile.h"
+#include "services/codegen/forms/vector_builder.h"
 
 namespace quench::codegen {
 

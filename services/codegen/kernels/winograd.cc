@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "common/base/status.h"
+#include "services/codegen/forms/floats.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/kernels/planned_kernel.h"
 #include "services/codegen/kernels/winograd_patches.h"
@@ -240,7 +241,9 @@ class WinogradEmitter {
       }
       const Ptr to = scratch_ + (point * plan_.output_point() +
                                  (place * plan_.room + at) * vector_ + plan_.output_at());
-      EmitMicroTile(b_, Reduction(blocks), tile, [&](Int, Int dx, int v, Vec value) {
+      const FloatForm form(DataType::kF32,
+                           plan_.transforms_weights ? SharedPanels{} : plan_.shared);
+      form.Emit(b_, Reduction(blocks), tile, [&](Int, Int dx, int v, Vec value) {
         const Ptr result = to + (dx + v * plan_.room) * vector_;
         if (adds) value = b_.Apply(VecOp::kAdd, value, b_.Load(result, plan_.lanes));
         b_.Store(result, value);
@@ -309,7 +312,6 @@ class WinogradEmitter {
     r.channel_stride = b_.I(4);
     r.tail = b_.I(0);
     r.unroll = plan_.unroll;
-    if (!plan_.transforms_weights) r.shared = plan_.shared;
     return r;
   }
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "services/codegen/kernels/register_tile.h"
+#include "services/codegen/forms/register_tile.h"
 
 namespace quench::codegen {
 namespace {

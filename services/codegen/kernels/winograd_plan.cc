@@ -37,8 +37,7 @@ void PlanTile(const KernelRequest& request, WinogradPlan& plan) {
   plan.tile = ChooseTile(request.target, problem);
   plan.panels = SplitIntoPanels(plan.vectors, plan.tile.vectors);
   plan.axis.most = plan.tile.x;
-  // As of direct convolution: bodies of about a hundred multiply-adds.
-  plan.unroll = request.target.tile_rows * request.target.tile_vectors > 16 ? 4 : 8;
+  plan.unroll = StepsOfBody(request.target);
 }
 
 // Bytes of transformed patches per tile of the image.

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/base/fields.h"
-#include "services/codegen/kernels/vector_builder.h"
+#include "services/codegen/forms/vector_builder.h"
 
 namespace quench::codegen {
 

@@ -1,4 +1,4 @@
-// What planning builds: a program with its report, and the contents of the weight section.
+// Results of planning: a program with its report, and the contents of the weight section.
 #pragma once
 
 #include <map>

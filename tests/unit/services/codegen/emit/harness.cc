@@ -173,7 +173,7 @@ double Scale(const Buffer& buffer) {
 }
 
 // Padding lanes hold 0.
-std::string CheckPadding(const Laid& laid, const Layout& layout) {
+std::string CheckPadding(const Laid& laid) {
   std::vector<bool> used(static_cast<size_t>(laid.place.elements));
   for (int64_t offset : laid.place.offset_of) used[static_cast<size_t>(offset)] = true;
   for (size_t i = 0; i < used.size(); ++i) {
@@ -307,7 +307,7 @@ std::string CompareWithInterpreter(const loops::Function& function,
                          j, ElementAt(laid[i].physical, offset),
                          ElementAt(buffers[i], static_cast<int64_t>(j)));
     }
-    const std::string defect = CheckPadding(laid[i], layout);
+    const std::string defect = CheckPadding(laid[i]);
     if (!defect.empty()) return defect;
   }
   return "";

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstring>
 
-#include "services/codegen/kernels/register_tile.h"
+#include "services/codegen/forms/register_tile.h"
 #include "services/codegen/targets/resolve.h"
 
 namespace quench::codegen::pack_test {

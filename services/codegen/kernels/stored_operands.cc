@@ -1,6 +1,4 @@
-#include "services/codegen/kernels/stored_weights.h"
-
-#include <fmt/format.h>
+#include "services/codegen/kernels/stored_operands.h"
 
 namespace quench::codegen {
 namespace {
@@ -23,28 +21,6 @@ std::optional<int64_t> CommonZero(const Constant* zero) {
 }
 
 }  // namespace
-
-std::string StoredWeights::ToString() const {
-  return blocked ? fmt::format("i{} weights in blocks of {}", bits, block)
-                 : fmt::format("i{} weights", bits);
-}
-
-std::vector<Vec> StoredReader::Row(Ptr weights, int row) const {
-  std::vector<Vec> result;
-  for (int v = 0; v < vectors_; ++v) {
-    const int64_t vector = int64_t{v} * lanes_;
-    Vec real;
-    if (stored_.bits == 8) {
-      real = b_.ToF32(b_.Load(weights + vector, lanes_, DataType::kI8));
-    } else {
-      real = b_.FourBitsToF32(b_.LoadWords(weights + 4 * vector, lanes_), row, stored_.shift);
-    }
-    if (zeros_.valid()) real = b_.Apply(VecOp::kSub, real, b_.Load(zeros_ + 4 * vector, lanes_));
-    if (scales_.valid()) real = b_.Apply(VecOp::kMul, real, b_.Load(scales_ + 4 * vector, lanes_));
-    result.push_back(real);
-  }
-  return result;
-}
 
 std::optional<StoredWeights> ReadStoredWeights(const KernelRequest& request, const Group& group) {
   const Constant* weights = ConstantInput(request, group, 1);

@@ -4,12 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/fields.h"
-#include "services/codegen/kernels/epilogue.h"
+#include "services/codegen/forms/vector_builder.h"
 
 namespace quench::codegen {
 
@@ -52,13 +51,5 @@ class StoredReader {
   int lanes_, vectors_;
   Ptr scales_, zeros_;
 };
-
-// How a q.weight_only_matmul's weights are stored; nothing for other forms of them. All that it reads
-// is constant.
-std::optional<StoredWeights> ReadStoredWeights(const KernelRequest& request, const Group& group);
-
-// Appends the packs of weights, scales and, where there are any, zero points; declares them packed.
-void AddStoredPacks(const KernelRequest& request, const Group& group, const StoredWeights& stored,
-                    int lanes, int vectors, Candidate& candidate);
 
 }  // namespace quench::codegen

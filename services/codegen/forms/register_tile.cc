@@ -1,4 +1,4 @@
-#include "services/codegen/kernels/register_tile.h"
+#include "services/codegen/forms/register_tile.h"
 
 #include <algorithm>
 
@@ -54,6 +54,11 @@ Split SplitEvenly(int64_t total, int64_t most) {
   split.smalls = parts * split.big - total;
   split.bigs = parts - split.smalls;
   return split;
+}
+
+int StepsOfBody(const Target& target) {
+  constexpr int kManySums = 16;
+  return target.tile_rows * target.tile_vectors > kManySums ? 4 : 8;
 }
 
 PanelSplit SplitIntoPanels(int64_t vectors, int64_t most) {

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "services/codegen/kernels/register_tile.h"
+#include "services/codegen/forms/register_tile.h"
 
 namespace quench::codegen {
 

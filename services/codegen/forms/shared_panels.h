@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "common/base/fields.h"
-#include "services/codegen/kernels/vector_builder.h"
+#include "services/codegen/forms/vector_builder.h"
 #include "services/codegen/targets/target.h"
 
 namespace quench::codegen {

@@ -1,4 +1,4 @@
-#include "services/codegen/kernels/picked_pairs.h"
+#include "services/codegen/forms/picked_pairs.h"
 
 #include <algorithm>
 #include <array>

@@ -50,6 +50,10 @@ struct Tile {
   QUENCH_FIELDS(y, x, vectors, cycles)
 };
 
+// Steps of a reduction in one body: about a hundred multiply-adds of the target's tile, which run as fast
+// as longer bodies and compile sooner.
+int StepsOfBody(const Target& target);
+
 struct TileProblem {
   std::optional<int64_t> height;  // output rows and pixels per row; nothing when symbolic
   std::optional<int64_t> width;
