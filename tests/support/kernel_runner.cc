@@ -10,8 +10,8 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "services/codegen/emit/module.h"
-#include "services/codegen/kernels/pack.h"
 #include "services/codegen/link/link.h"
+#include "services/codegen/packs/pack.h"
 #include "services/codegen/schedule/plan_nest.h"
 
 namespace quench::codegen {

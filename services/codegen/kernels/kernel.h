@@ -40,7 +40,7 @@ struct Layout {
 // the weight section, keyed by (digests of constants, transform, params), so equal requests of
 // kernels and variants share bytes.
 struct PackSpec {
-  std::string transform;  // name in kernels/pack.h
+  std::string transform;  // name in packs/packs.def
   std::map<std::string, int64_t> params;
   std::vector<int> inputs;  // of the node: constants of its graph
 };

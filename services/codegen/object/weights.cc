@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "common/base/status.h"
-#include "services/codegen/kernels/pack.h"
+#include "services/codegen/packs/pack.h"
 #include "services/codegen/plan/laid_out_sizes.h"
 
 namespace quench::codegen {

@@ -1,4 +1,4 @@
-#include "services/codegen/kernels/pack.h"
+#include "services/codegen/packs/pack.h"
 
 #include <gtest/gtest.h>
 
