@@ -16,7 +16,7 @@ struct LibrarySizes {
   int64_t rest = 0;  // tables of the linker, padding
 };
 
-// Works for ELF files of any architecture. INVALID_ARGUMENT if it is not one, or damaged.
+// Works for libraries of any architecture. INVALID_ARGUMENT if it is not a library, or damaged.
 absl::StatusOr<LibrarySizes> SizesOfLibrary(const std::filesystem::path& path);
 
 }  // namespace quench

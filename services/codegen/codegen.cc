@@ -311,8 +311,8 @@ class Compiler {
     return WriteArchive(object, "model.o", ModelSymbol(link_prefix_), linked_);
   }
 
-  absl::Status MeasureParts(const std::filesystem::path& elf) {
-    QUENCH_ASSIGN_OR_RETURN(const LibrarySizes sizes, SizesOfLibrary(elf));
+  absl::Status MeasureParts(const std::filesystem::path& file) {
+    QUENCH_ASSIGN_OR_RETURN(const LibrarySizes sizes, SizesOfLibrary(file));
     report_.code_bytes = sizes.code;
     report_.rest_bytes = sizes.file - sizes.code - report_.weight_bytes;
     return absl::OkStatus();

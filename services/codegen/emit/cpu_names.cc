@@ -67,6 +67,7 @@ TripleParts PartsOf(const std::string& triple) {
   parts.environment = parsed.getEnvironment() == llvm::Triple::UnknownEnvironment
                           ? parsed.getEnvironmentName().str()
                           : llvm::Triple::getEnvironmentTypeName(parsed.getEnvironment()).str();
+  parts.object_format = llvm::Triple::getObjectFormatTypeName(parsed.getObjectFormat()).str();
   parts.hard_floats = HasHardFloats(parsed);
   parts.little_endian = parsed.isLittleEndian();
   return parts;

@@ -12,6 +12,7 @@
 #include "common/runtime/abi.h"
 #include "services/codegen/emit/module_state.h"
 #include "services/codegen/emit/tables.h"
+#include "services/codegen/object/sections.h"
 #include "services/codegen/plan/boundary.h"
 
 namespace quench::codegen {
@@ -137,12 +138,11 @@ llvm::Constant* Description(ModuleState& state, const ModelTables& model) {
   for (const std::string& label : model.labels) labels.push_back(tables.Text(label));
   auto count = [&](size_t n) { return tables.I32(static_cast<int64_t>(n)); };
   // By itself, not among strings that a linker merges and sorts: StampUuid replaces it.
-  auto section = [&](const std::string& text, const std::string& name) {
-    return tables.Address(llvm::ConstantDataArray::getString(state.context, text), name,
-                          ".quench." + name);
+  auto alone = [&](const std::string& text, const std::string& name, const std::string& section) {
+    return tables.Address(llvm::ConstantDataArray::getString(state.context, text), name, section);
   };
-  llvm::Constant* uuid = section(model.uuid, "uuid");
-  llvm::Constant* description = section(model.description, "description");
+  llvm::Constant* uuid = alone(model.uuid, "uuid", kUuidSection);
+  llvm::Constant* description = alone(model.description, "description", kDescriptionSection);
   return tables.Address(
       tables.Sized<quench_model>(
           {tables.I32(QUENCH_MODEL_MAGIC),

@@ -5,6 +5,7 @@
 #include "common/base/status.h"
 #include "common/runtime/abi.h"
 #include "services/codegen/emit/arith.h"
+#include "services/codegen/object/formats.h"
 #include "services/codegen/object/weight_section.h"
 
 namespace quench::codegen {
@@ -140,7 +141,7 @@ llvm::GlobalVariable* RunEmitter::WeightsPointer() {
   shared_->weights = new llvm::GlobalVariable(*state_.module, ptr_, /*isConstant=*/false,
                                               llvm::GlobalValue::InternalLinkage, section,
                                               state_.prefix + "_weights");
-  shared_->weights->setSection(".data.rel.ro");
+  shared_->weights->setSection(FormatOf(state_.target).address_section);
   return shared_->weights;
 }
 

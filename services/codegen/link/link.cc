@@ -8,6 +8,7 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "services/codegen/object/formats.h"
 
 LLD_HAS_DRIVER(elf)
 
@@ -47,40 +48,25 @@ absl::Status RunLinker(const std::vector<std::string>& args) {
   return absl::OkStatus();
 }
 
-std::vector<std::string> CommonArguments(const Target& target,
-                                         const std::filesystem::path& output) {
-  return {"ld.lld",          "-m", target.linker_emulation, "--threads=1",
-          "--build-id=none", "-o", output.string()};
-}
-
-void AddObjects(const std::vector<std::filesystem::path>& objects, std::vector<std::string>& args) {
+absl::Status LinkObjects(std::vector<std::string> args,
+                         const std::vector<std::filesystem::path>& objects,
+                         const std::filesystem::path& output) {
+  args.insert(args.end(), {"-o", output.string()});
   for (const std::filesystem::path& object : objects) args.push_back(object.string());
+  return RunLinker(args);
 }
 
 }  // namespace
 
 absl::Status LinkShared(const Target& target, const std::vector<std::filesystem::path>& objects,
                         const std::string& soname, const std::filesystem::path& output) {
-  std::vector<std::string> args = CommonArguments(target, output);
-  // Bionic before API 23 knows the older table only; its pages have 16 KiB from Android 15 on.
-  args.emplace_back(target.android ? "--hash-style=both" : "--hash-style=gnu");
-  if (target.android) args.insert(args.end(), {"-z", "max-page-size=16384"});
-  for (const char* arg : {"-shared", "-z", "defs", "-z", "now", "-z", "relro", "--strip-all",
-                          "--gc-sections", "-soname"}) {
-    args.emplace_back(arg);
-  }
-  args.push_back(soname);
-  AddObjects(objects, args);
-  return RunLinker(args);
+  return LinkObjects(FormatOf(target).shared_arguments(target, soname), objects, output);
 }
 
 absl::Status LinkRelocatable(const Target& target,
                              const std::vector<std::filesystem::path>& objects,
                              const std::filesystem::path& output) {
-  std::vector<std::string> args = CommonArguments(target, output);
-  args.emplace_back("-r");
-  AddObjects(objects, args);
-  return RunLinker(args);
+  return LinkObjects(FormatOf(target).relocatable_arguments(target), objects, output);
 }
 
 }  // namespace quench::codegen

@@ -1,11 +1,15 @@
 #include "services/codegen/object/sections.h"
 
+#include <fmt/ranges.h>
 #include <llvm/Object/Archive.h>
-#include <llvm/Object/ELFObjectFile.h>
+#include <llvm/Object/ObjectFile.h>
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "common/base/status.h"
+#include "services/codegen/object/formats.h"
 
 namespace quench::codegen {
 namespace {
@@ -24,9 +28,9 @@ absl::StatusOr<std::optional<LibrarySections>> ReadObject(const llvm::object::Ob
   for (const llvm::object::SectionRef& section : object.sections()) {
     llvm::Expected<llvm::StringRef> section_name = section.getName();
     if (!section_name) return Internal("{}", llvm::toString(section_name.takeError()));
-    if (*section_name == ".quench.uuid") {
+    if (*section_name == kUuidSection) {
       QUENCH_ASSIGN_OR_RETURN(result.uuid, TextOf(section));
-    } else if (*section_name == ".quench.description") {
+    } else if (*section_name == kDescriptionSection) {
       QUENCH_ASSIGN_OR_RETURN(result.description, TextOf(section));
       described = true;
     }
@@ -73,9 +77,22 @@ absl::StatusOr<std::optional<LibrarySections>> Read(llvm::MemoryBufferRef buffer
   if (!binary) return Internal("{}", llvm::toString(binary.takeError()));
   if (const auto* archive = llvm::dyn_cast<llvm::object::Archive>(binary->get()))
     return ReadArchive(*archive);
-  if (const auto* object = llvm::dyn_cast<llvm::object::ELFObjectFileBase>(binary->get()))
+  if (const auto* object = llvm::dyn_cast<llvm::object::ObjectFile>(binary->get()))
     return ReadObject(*object);
   return std::optional<LibrarySections>();
+}
+
+// By the formats' own marks: LLVM reads many more.
+bool IsObject(std::span<const std::byte> bytes) {
+  const std::span<const ObjectFormat> formats = ObjectFormats();
+  return std::any_of(formats.begin(), formats.end(),
+                     [&](const ObjectFormat& format) { return format.begins(bytes); });
+}
+
+std::string Described() {
+  std::vector<std::string> formats;
+  for (const ObjectFormat& format : ObjectFormats()) formats.emplace_back(format.described);
+  return fmt::format("{}", fmt::join(formats, ", "));
 }
 
 }  // namespace
@@ -83,16 +100,18 @@ absl::StatusOr<std::optional<LibrarySections>> Read(llvm::MemoryBufferRef buffer
 absl::StatusOr<LibrarySections> ReadSections(std::span<const std::byte> bytes,
                                              const std::string& name) {
   const llvm::StringRef text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (!text.starts_with("\177ELF") && !text.starts_with("!<arch>\n"))
-    return InvalidArgument("`{}` is not a library: it is neither an ELF file nor an archive", name);
+  if (!IsObject(bytes) && !text.starts_with("!<arch>\n")) {
+    return InvalidArgument("`{}` is not a library: it is neither {} nor an archive", name,
+                           Described());
+  }
   const absl::StatusOr<std::optional<LibrarySections>> read =
       Read(llvm::MemoryBufferRef(text, name));
   if (!read.ok()) return InvalidArgument("`{}` cannot be read: {}", name, MessageOf(read.status()));
   if (!*read) {
     return InvalidArgument(
         "`{}` is not a library that Quench compiled, or an older version did: it has no section "
-        "`.quench.description`",
-        name);
+        "`{}`",
+        name, kDescriptionSection);
   }
   return **read;
 }

@@ -1,4 +1,4 @@
-// The weight section: a relocatable object that we write ourselves, straight to a file.
+// The weight section: a relocatable object that we write ourselves, straight to a file, in the target's format.
 //
 // Weights never enter an LLVM module and never sit in anonymous memory: they are appended piece by
 // piece in execution order, and the linker maps the file.
@@ -13,13 +13,12 @@
 #include <span>
 #include <string>
 
-#include "services/codegen/targets/target.h"
+#include "services/codegen/object/formats.h"
 
 namespace quench::codegen {
 
 // The hidden symbol at the start of the section, behind the library's prefix.
 inline constexpr char kWeightsSymbol[] = "quench_weights";
-inline constexpr uint64_t kWeightAlignment = 64;
 
 class WeightsWriter {
  public:
@@ -47,6 +46,7 @@ class WeightsWriter {
   std::filesystem::path path_;
   int fd_;
   Target target_;
+  const ObjectFormat& format_;
   std::string symbol_;
   uint64_t size_ = 0;  // of the section
   std::string buffer_;

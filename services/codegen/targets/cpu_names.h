@@ -10,10 +10,11 @@ namespace quench::codegen {
 
 // A triple's parts, in LLVM's names.
 struct TripleParts {
-  std::string architecture;  // "x86_64", "i386", "aarch64", "arm"; "" is unknown to LLVM
-  std::string system;        // "linux"
-  std::string environment;   // "gnu", "gnueabihf", "android", "musleabi", ...; "" none
-  bool hard_floats = false;  // its environment passes floats in float registers
+  std::string architecture;   // "x86_64", "i386", "aarch64", "arm"; "" is unknown to LLVM
+  std::string system;         // "linux"
+  std::string environment;    // "gnu", "gnueabihf", "android", "musleabi", ...; "" none
+  std::string object_format;  // "elf"
+  bool hard_floats = false;   // its environment passes floats in float registers
   bool little_endian = false;
 };
 TripleParts PartsOf(const std::string& triple);

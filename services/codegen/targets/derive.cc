@@ -14,8 +14,6 @@
 namespace quench::codegen {
 namespace {
 
-constexpr uint32_t kArmEabi5 = 0x05000000, kArmHardFloat = 0x400, kArmSoftFloat = 0x200;
-
 std::string NearList(const std::string& name, const std::vector<std::string>& known) {
   return fmt::format("`{}`", fmt::join(NearNames(name, known, 3), "`, `"));
 }
@@ -137,12 +135,9 @@ class Deriver {
     const Architecture& row = *place_.row;
     t_.triple = place_.triple;
     t_.baseline = row.baseline;
-    t_.linker_emulation = row.linker_emulation;
+    t_.object_format = place_.parts.object_format;
     t_.pointer_bits = row.pointer_bits;
     t_.machine = row.machine;
-    t_.elf_machine = row.elf_machine;
-    t_.weight_section = row.weight_section;
-    t_.weight_section_flags = row.weight_section_flags;
     t_.required_features = features_;
     t_.soft_float_calls = !place_.parts.hard_floats;
     t_.android = place_.parts.environment.rfind("android", 0) == 0;
@@ -221,7 +216,6 @@ class Deriver {
     if (!wide) {
       Speeds(32 << 10, 512 << 10, 12, 4);
       t_.divides_words = Has(QUENCH_CPU_HWDIV_ARM);
-      t_.elf_flags = kArmEabi5 | (t_.soft_float_calls ? kArmSoftFloat : kArmHardFloat);
       if (Has(QUENCH_CPU_DOTPROD)) t_.add_products_i8 = "llvm.arm.neon.sdot.v4i32.v16i8";
       return;
     }

@@ -16,10 +16,6 @@ struct Architecture {
   const char* default_cpu;       // where no CPU is named
   const char* default_features;  // and these, joined by commas
   const char* needed;            // the floor, joined by commas
-  const char* linker_emulation;
-  uint16_t elf_machine;
-  const char* weight_section;
-  uint64_t weight_section_flags;
   int pointer_bits;
 };
 std::span<const Architecture> Architectures();

@@ -14,7 +14,7 @@ struct Target {
   std::string baseline;  // LLVM's CPU that `features` add to
   std::string features;  // everything else that code may use: "+avx2,+fma"; the runtime checks each
   std::string cpu;       // whose timing decides the order of instructions, where LLVM knows it
-  std::string linker_emulation;
+  std::string object_format;  // of its object files, as LLVM calls it: "elf"
   int pointer_bits = 64;
   int vector_bits = 256;  // preferred vector register
   int vector_registers = 16;

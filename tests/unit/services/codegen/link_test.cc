@@ -54,6 +54,21 @@ TEST(WeightsTest, EntriesBeginAtMultiplesOf64) {
   EXPECT_EQ(std::string(bytes + section.sh_offset + 64 + (3 << 20), 4), "tail");
 }
 
+// Linkers refuse to mix 32-bit Arm objects whose flags differ (Arm's ELF specification, "ELF header").
+TEST(WeightsTest, ObjectsOfArmStateHowFloatsArePassed) {
+  const TempDir folder = *TempDir::Create();
+  const auto flags_of = [&](const char* name) {
+    EXPECT_TRUE(WriteObject(folder.path() / "w.o", (*ResolveTarget(name))[0], {"one"}).ok());
+    const std::string bytes = *ReadFile(folder.path() / "w.o");
+    Elf32_Ehdr header;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    EXPECT_EQ(header.e_machine, EM_ARM);
+    return header.e_flags;
+  };
+  EXPECT_EQ(flags_of("armv7"), 0x05000400u);
+  EXPECT_EQ(flags_of("armv7-softfp"), 0x05000200u);
+}
+
 TEST(LinkTest, WeightsOfEveryTargetLink) {
   for (const TargetName& name : TargetNames()) {
     const TempDir folder = *TempDir::Create();
