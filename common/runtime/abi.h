@@ -23,8 +23,13 @@ extern "C" {
 #define QUENCH_ABI_VERSION 1u
 #define QUENCH_MODEL_MAGIC 0x31484351u /* "QCH1", little endian */
 
-/* CPU features a variant may require; quench_variant.cpu_features. Bits 0..31 are x86's, 32..63 the
- * Arms'. */
+/* CPU features that a variant may require, in families of up to 64. The first family is
+ * quench_variant.cpu_features: bits 0..31 are x86's, 32..62 the Arms'. It gets no more members: features
+ * that code uses later are in families of their own, which quench_variant.features lists. */
+#define QUENCH_CPU_FAMILY_FIRST 0u
+#define QUENCH_CPU_FAMILY_X86 1u /* QUENCH_X86_* */
+#define QUENCH_CPU_FAMILIES 2u   /* how many this header knows */
+
 #define QUENCH_CPU_SSE42 (UINT64_C(1) << 0)
 #define QUENCH_CPU_AVX (UINT64_C(1) << 1)
 #define QUENCH_CPU_AVX2 (UINT64_C(1) << 2)
@@ -55,6 +60,15 @@ extern "C" {
 #define QUENCH_CPU_SVE (UINT64_C(1) << 37)
 #define QUENCH_CPU_HWDIV_ARM (UINT64_C(1) << 38)
 #define QUENCH_CPU_BF16 (UINT64_C(1) << 39)
+/* Not a feature: quench_variant.features lists others that are required too. No CPU reports it, so
+ * readers that do not know that list pass over the variant. */
+#define QUENCH_CPU_OTHERS (UINT64_C(1) << 63)
+
+/* Products of matrices in tile registers, which the system gives to processes that ask. */
+#define QUENCH_X86_AMX_TILE (UINT64_C(1) << 0)
+#define QUENCH_X86_AMX_INT8 (UINT64_C(1) << 1)
+#define QUENCH_X86_AMX_BF16 (UINT64_C(1) << 2)
+#define QUENCH_X86_AMX_FP16 (UINT64_C(1) << 3)
 
 /* Codes of plan and run. */
 #define QUENCH_CODE_OK 0
@@ -169,10 +183,17 @@ struct quench_run {
   uint64_t rng_seed;
 };
 
+/* Features of one family. The CPU lacks those of families that its reader does not know. */
+typedef struct quench_cpu_features {
+  uint32_t family; /* QUENCH_CPU_FAMILY_* */
+  uint32_t reserved;
+  uint64_t bits;
+} quench_cpu_features;
+
 typedef struct quench_variant {
   uint32_t size;
   uint32_t num_slots;    /* symbols first, by id */
-  uint64_t cpu_features; /* all of these QUENCH_CPU_* are needed */
+  uint64_t cpu_features; /* all of these QUENCH_CPU_* are needed, and perhaps QUENCH_CPU_OTHERS */
   const char* name;      /* "x86-64-v3" */
   uint32_t num_nodes, num_taps;
   const quench_node_info* const* nodes;
@@ -181,6 +202,10 @@ typedef struct quench_variant {
    * arguments. */
   int32_t (*plan)(quench_plan* plan);
   int32_t (*run)(quench_run* run);
+  /* Variants with QUENCH_CPU_OTHERS have what follows; the others end here. */
+  uint32_t num_features;
+  uint32_t reserved;
+  const quench_cpu_features* features; /* all of these are needed too */
 } quench_variant;
 
 /* A state: what a run gives as `output` is `input` of the next run. Both have the same dtype and the

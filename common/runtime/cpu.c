@@ -1,4 +1,4 @@
-#define _DEFAULT_SOURCE /* posix_memalign, madvise */
+#define _DEFAULT_SOURCE /* posix_memalign, madvise, syscall */
 /* What this CPU can do, and names for people. */
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +10,8 @@
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__) || defined(__arm__)
 #include <sys/auxv.h>
 #endif
@@ -90,53 +92,114 @@ uint64_t quench_rt_cpu_features(void) { return 0; }
 
 #endif
 
+#if defined(__x86_64__)
+
+/* Tile registers are 8 KB that the kernel saves only for processes that asked (Linux,
+ * Documentation/arch/x86/xstate.rst). It refuses where a signal stack would become too small, or a
+ * sandbox lacks the call. All threads have the permission, and child processes inherit it. */
+static int may_use_tiles(void) {
+  enum { kRequestPermission = 0x1023, kTileData = 18 };
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+static uint64_t x86_features(void) {
+  uint32_t a, b, c, d, a1, b1, c1, d1;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !((c >> 27) & 1u)) return 0;
+  const uint64_t tiles = UINT64_C(3) << 17; /* their configuration and their data */
+  if ((saved_state() & tiles) != tiles) return 0;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+  if (a < 1 || !__get_cpuid_count(7, 1, &a1, &b1, &c1, &d1)) a1 = 0;
+  const uint64_t features = bit(d, 24, QUENCH_X86_AMX_TILE) | bit(d, 25, QUENCH_X86_AMX_INT8) |
+                            bit(d, 22, QUENCH_X86_AMX_BF16) | bit(a1, 21, QUENCH_X86_AMX_FP16);
+  return features != 0 && may_use_tiles() ? features : 0;
+}
+
+#else
+
+static uint64_t x86_features(void) { return 0; } /* tiles exist in 64-bit mode only */
+
+#endif
+
+uint64_t quench_rt_cpu_family(uint32_t family) {
+  switch (family) {
+    case QUENCH_CPU_FAMILY_FIRST:
+      return quench_rt_cpu_features();
+    case QUENCH_CPU_FAMILY_X86:
+      return x86_features();
+    default:
+      return 0;
+  }
+}
+
 void quench_rt_cpu_feature_names(uint64_t features, char* text, size_t size) {
+  quench_rt_cpu_family_names(QUENCH_CPU_FAMILY_FIRST, features, text, size);
+}
+
+void quench_rt_cpu_names(char* text, size_t size) {
+  size_t used = 0;
+  if (size != 0) text[0] = '\0';
+  for (uint32_t family = 0; family < QUENCH_CPU_FAMILIES; ++family)
+    used = quench_rt_add_names(family, quench_rt_cpu_family(family), text, used, size);
+}
+
+void quench_rt_cpu_family_names(uint32_t family, uint64_t features, char* text, size_t size) {
+  if (size != 0) text[0] = '\0';
+  (void)quench_rt_add_names(family, features, text, 0, size);
+}
+
+size_t quench_rt_add_names(uint32_t family, uint64_t features, char* text, size_t used,
+                           size_t size) {
   static const struct {
+    uint32_t family;
     uint64_t bit;
     const char* name;
   } kNames[] = {
-      {QUENCH_CPU_SSE2, "sse2"},
-      {QUENCH_CPU_SSE3, "sse3"},
-      {QUENCH_CPU_SSSE3, "ssse3"},
-      {QUENCH_CPU_SSE41, "sse4.1"},
-      {QUENCH_CPU_SSE42, "sse4.2"},
-      {QUENCH_CPU_POPCNT, "popcnt"},
-      {QUENCH_CPU_LZCNT, "lzcnt"},
-      {QUENCH_CPU_BMI, "bmi"},
-      {QUENCH_CPU_AVXVNNI, "avxvnni"},
-      {QUENCH_CPU_AVX, "avx"},
-      {QUENCH_CPU_AVX2, "avx2"},
-      {QUENCH_CPU_FMA, "fma"},
-      {QUENCH_CPU_F16C, "f16c"},
-      {QUENCH_CPU_BMI2, "bmi2"},
-      {QUENCH_CPU_AVX512F, "avx512f"},
-      {QUENCH_CPU_AVX512BW, "avx512bw"},
-      {QUENCH_CPU_AVX512DQ, "avx512dq"},
-      {QUENCH_CPU_AVX512VL, "avx512vl"},
-      {QUENCH_CPU_AVX512CD, "avx512cd"},
-      {QUENCH_CPU_AVX512VNNI, "avx512vnni"},
-      {QUENCH_CPU_NEON, "neon"},
-      {QUENCH_CPU_VFPV4, "vfpv4"},
-      {QUENCH_CPU_DOTPROD, "dotprod"},
-      {QUENCH_CPU_FP16, "fp16"},
-      {QUENCH_CPU_I8MM, "i8mm"},
-      {QUENCH_CPU_SVE, "sve"},
-      {QUENCH_CPU_HWDIV_ARM, "hwdiv"},
-      {QUENCH_CPU_BF16, "bf16"},
-      {QUENCH_CPU_AVX512BF16, "avx512bf16"},
-      {QUENCH_CPU_AVX512FP16, "avx512fp16"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_SSE2, "sse2"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_SSE3, "sse3"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_SSSE3, "ssse3"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_SSE41, "sse4.1"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_SSE42, "sse4.2"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_POPCNT, "popcnt"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_LZCNT, "lzcnt"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_BMI, "bmi"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_AVXVNNI, "avxvnni"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_AVX, "avx"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_AVX2, "avx2"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_FMA, "fma"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_F16C, "f16c"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_BMI2, "bmi2"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_AVX512F, "avx512f"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_AVX512BW, "avx512bw"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_AVX512DQ, "avx512dq"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_AVX512VL, "avx512vl"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_AVX512CD, "avx512cd"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_AVX512VNNI, "avx512vnni"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_NEON, "neon"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_VFPV4, "vfpv4"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_DOTPROD, "dotprod"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_FP16, "fp16"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_I8MM, "i8mm"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_SVE, "sve"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_HWDIV_ARM, "hwdiv"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_BF16, "bf16"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_AVX512BF16, "avx512bf16"},
+      {QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_AVX512FP16, "avx512fp16"},
+      {QUENCH_CPU_FAMILY_X86, QUENCH_X86_AMX_TILE, "amx-tile"},
+      {QUENCH_CPU_FAMILY_X86, QUENCH_X86_AMX_INT8, "amx-int8"},
+      {QUENCH_CPU_FAMILY_X86, QUENCH_X86_AMX_BF16, "amx-bf16"},
+      {QUENCH_CPU_FAMILY_X86, QUENCH_X86_AMX_FP16, "amx-fp16"},
   };
-  if (size == 0) return;
-  text[0] = '\0';
-  size_t used = 0;
+  if (used >= size) return used;
   for (size_t i = 0; i < sizeof kNames / sizeof kNames[0]; ++i) {
-    if (!(features & kNames[i].bit)) continue;
+    if (kNames[i].family != family || !(features & kNames[i].bit)) continue;
     const int n = snprintf(text + used, size - used, "%s%s", used ? ", " : "", kNames[i].name);
-    if (n < 0 || (size_t)n >= size - used) return;
+    if (n < 0 || (size_t)n >= size - used) return size; /* full */
     used += (size_t)n;
     features &= ~kNames[i].bit;
   }
-  if (features != 0) snprintf(text + used, size - used, "%sothers", used ? ", " : "");
+  if (features == 0) return used;
+  const int n = snprintf(text + used, size - used, "%sothers", used ? ", " : "");
+  return n < 0 || (size_t)n >= size - used ? size : used + (size_t)n;
 }
 
 /* Name and bits of one element, by ONNX number. */

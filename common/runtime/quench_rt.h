@@ -83,8 +83,14 @@ const quench_variant* quench_rt_variant(const quench_rt_model* model);
 
 /* QUENCH_CPU_* of this machine, as far as processor and kernel support them. */
 uint64_t quench_rt_cpu_features(void);
-/* Their names, "avx2, fma", cut to fit. */
+/* The same for a family, QUENCH_CPU_FAMILY_*; 0 for unknown ones. That of x86 asks the kernel for tile
+ * registers, for the whole process, if the processor has them. */
+uint64_t quench_rt_cpu_family(uint32_t family);
+/* Names of features, "avx2, fma", cut to fit: of the first family, of any, and of all that this machine
+ * has. */
 void quench_rt_cpu_feature_names(uint64_t features, char* text, size_t size);
+void quench_rt_cpu_family_names(uint32_t family, uint64_t features, char* text, size_t size);
+void quench_rt_cpu_names(char* text, size_t size);
 /* "f32", "i64", ...; "?" for unknown numbers. */
 const char* quench_rt_dtype_name(int32_t dtype);
 /* Bytes of `count` packed elements; -1 when the dtype has no fixed size or the product overflows.

@@ -67,6 +67,11 @@ int quench_rt_pool_use(quench_rt_pool* pool, uint32_t num_threads);
 int32_t quench_rt_pool_run(quench_rt_pool* pool, quench_task task, void* arg, int64_t count,
                            int64_t grain);
 
+/* Adds names of a family's features to the `used` characters of `text`, cut to `size`, and returns how many
+ * it has then; `size` once it is full. */
+size_t quench_rt_add_names(uint32_t family, uint64_t features, char* text, size_t used,
+                           size_t size);
+
 /* True when `field` of a sized struct was written by its producer. */
 #define QUENCH_RT_HAS(object, field) \
   ((object)->size >= offsetof(__typeof__(*(object)), field) + sizeof((object)->field))

@@ -88,7 +88,7 @@ absl::Status CheckOptions(const StepOptions& options) {
 // Features of the CPU that libraries of this server run on.
 std::string ThisCpu() {
   std::array<char, 512> names{};
-  quench_rt_cpu_feature_names(quench_rt_cpu_features(), names.data(), names.size());
+  quench_rt_cpu_names(names.data(), names.size());
   return names.data();
 }
 

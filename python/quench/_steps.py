@@ -159,7 +159,7 @@ def fill_target(request: Any, target: Optional[Target], host: Optional[Target] =
         from quench._runtime import ffi, lib, text as decoded
 
         names = ffi.new("char[4096]")
-        lib.quench_rt_cpu_feature_names(lib.quench_rt_cpu_features(), names, 4096)
+        lib.quench_rt_cpu_names(names, 4096)
         machine = platform.machine().lower()
         request.host.machine = {"amd64": "x86_64", "arm64": "aarch64", "armv7l": "armv7"}.get(machine, machine)
         request.host.features.extend(sorted(name for name in decoded(names).split(", ") if name))

@@ -8,9 +8,10 @@
 #include "common/base/status.h"
 #include "common/ir/states.h"
 #include "common/ir/symbols_spelling.h"
-#include "common/runtime/quench_rt.h"
+#include "common/runtime/abi.h"
 #include "services/codegen/object/sections.h"
 #include "services/codegen/plan/boundary.h"
+#include "services/codegen/targets/host_cpu.h"
 
 namespace quench::codegen {
 namespace {
@@ -48,15 +49,9 @@ json ToJson(const Symbol& symbol) {
 }
 
 json ToJson(const Target& target) {
-  json features = json::array();
-  for (int bit = 0; bit < 64; ++bit) {
-    const uint64_t mask = uint64_t{1} << bit;
-    char feature[32];
-    if ((target.required_features & mask) == 0) continue;
-    quench_rt_cpu_feature_names(mask, feature, sizeof feature);
-    features.push_back(feature);
-  }
-  return {{"name", target.name}, {"triple", target.triple}, {"cpu_features", std::move(features)}};
+  return {{"name", target.name},
+          {"triple", target.triple},
+          {"cpu_features", NamesOf(target.required_features)}};
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include "common/base/status.h"
 #include "services/cli/commands/declarations.h"
 #include "services/codegen/codegen.h"
+#include "services/codegen/targets/host_cpu.h"
+#include "services/codegen/targets/resolve.h"
 
 namespace quench::cli {
 namespace {
@@ -43,6 +45,9 @@ absl::Status RunTargets(const std::string& kind, bool verbose, bool json) {
     fmt::print("{:<{}}  {:<8} {}\n", target.name, width, target.kind, target.description);
     if (!verbose) continue;
     for (const std::string& string : target.strings) fmt::print("{:<{}}  {}\n", "", width, string);
+    if (target.name == codegen::kHost) {
+      fmt::print("{:<{}}  features: {}\n", "", width, fmt::join(codegen::ThisCpu().features, ", "));
+    }
   }
   return absl::OkStatus();
 }
@@ -57,7 +62,8 @@ Action DeclareTargets(const Options& options) {
   auto args = std::make_shared<Args>();
   options.Add("--kind", args->kind, "List only targets of this kind", "x86|arm|android|cuda|all")
       .OneOf({"x86", "arm", "android", "cuda", "all"});
-  options.Flag("--verbose,-v", args->verbose, "Also print target strings");
+  options.Flag("--verbose,-v", args->verbose,
+               "Also print target strings, and the features of this machine's CPU");
   AddFormat(options, args->format);
   options.Examples(kTargetsExamples);
   return [args](const StepContext&) {

@@ -96,9 +96,12 @@ QUENCH_ABI_STRUCT(quench_host, QUENCH_HOST_FIELDS);
   F(scratch) F(rng_seed)
 QUENCH_ABI_STRUCT(quench_run, QUENCH_RUN_FIELDS);
 
+#define QUENCH_CPU_FEATURES_FIELDS(F) F(family) F(reserved) F(bits)
+QUENCH_ABI_STRUCT(quench_cpu_features, QUENCH_CPU_FEATURES_FIELDS);
+
 #define QUENCH_VARIANT_FIELDS(F) \
   F(size) F(num_slots) F(cpu_features) F(name) F(num_nodes) F(num_taps) F(nodes) F(taps) \
-  F(plan) F(run)
+  F(plan) F(run) F(num_features) F(reserved) F(features)
 QUENCH_ABI_STRUCT(quench_variant, QUENCH_VARIANT_FIELDS);
 
 #define QUENCH_STATE_INFO_FIELDS(F) F(size) F(input) F(output) F(reserved) F(initial)
@@ -129,11 +132,13 @@ inline llvm::Type* LlvmType(llvm::LLVMContext& context, AbiType type) {
   return llvm::PointerType::getUnqual(context);
 }
 
+// The struct's first `fields` fields.
 template <typename Struct>
-llvm::StructType* LlvmType(llvm::LLVMContext& context) {
+llvm::StructType* LlvmType(llvm::LLVMContext& context,
+                           size_t fields = AbiStruct<Struct>::kFields.size()) {
   std::vector<llvm::Type*> types;
-  for (const AbiField& field : AbiStruct<Struct>::kFields)
-    types.push_back(LlvmType(context, field.type));
+  for (size_t i = 0; i < fields; ++i)
+    types.push_back(LlvmType(context, AbiStruct<Struct>::kFields[i].type));
   return llvm::StructType::get(context, types);
 }
 

@@ -49,6 +49,18 @@ absl::StatusOr<llvm::Function*> EmitPlan(ModuleState& state, const Program& prog
   return function;
 }
 
+// The list of features that are not of the first family.
+std::vector<llvm::Constant*> OtherFeatures(Tables& tables, const CpuFeatures& features) {
+  std::vector<llvm::Constant*> others;
+  for (uint32_t family = QUENCH_CPU_FAMILY_FIRST + 1; family < QUENCH_CPU_FAMILIES; ++family) {
+    if (features.of(family) == 0) continue;
+    others.push_back(tables.Struct<quench_cpu_features>(
+        {tables.I32(family), tables.I32(0),
+         tables.I64(static_cast<int64_t>(features.of(family)))}));
+  }
+  return others;
+}
+
 }  // namespace
 
 absl::Status EmitVariant(ModuleBuilder& builder, const Program& program, const Target& target,
@@ -68,12 +80,18 @@ absl::Status EmitVariant(ModuleBuilder& builder, const Program& program, const T
     const Buffer& buffer = program.buffers[static_cast<size_t>(program.taps[i])];
     taps.push_back(tables.Tensor(program.tap_names[i], buffer.shape.dtype, buffer.shape.dims));
   }
+  const std::vector<llvm::Constant*> others = OtherFeatures(tables, target.required_features);
+  const uint64_t first = target.required_features.of(QUENCH_CPU_FAMILY_FIRST) |
+                         (others.empty() ? 0 : QUENCH_CPU_OTHERS);
   llvm::Constant* info = tables.Sized<quench_variant>(
-      {tables.I32(program.num_slots), tables.I64(static_cast<int64_t>(target.required_features)),
+      {tables.I32(program.num_slots), tables.I64(static_cast<int64_t>(first)),
        tables.Text(target.name), tables.I32(static_cast<int64_t>(nodes.size())),
        tables.I32(static_cast<int64_t>(taps.size())), tables.Pointers(nodes, "nodes"),
        tables.Pointers(taps, "taps"), static_cast<llvm::Constant*>(plan),
-       static_cast<llvm::Constant*>(run)});
+       static_cast<llvm::Constant*>(run), tables.I32(static_cast<int64_t>(others.size())),
+       tables.I32(0), tables.Array(others, "features")},
+      others.empty() ? AbiStruct<quench_variant>::num_features
+                     : AbiStruct<quench_variant>::kFields.size());
   auto* global = new llvm::GlobalVariable(*state.module, info->getType(), /*isConstant=*/true,
                                           llvm::GlobalValue::ExternalLinkage, info, symbol);
   global->setVisibility(llvm::GlobalValue::HiddenVisibility);

@@ -48,13 +48,17 @@ class Tables {
   llvm::Constant* Struct(const AbiMembers<Type, 0>& members) {
     return StructOf(LlvmType<Type>(context_), members.values);
   }
-  // The same, for one whose first member is its own size: of the others.
+  // The same, for one whose first member is its own size: of the others. It may end after its first
+  // `fields` fields, where readers look at its size.
   template <typename Type>
-  llvm::Constant* Sized(const AbiMembers<Type, 1>& members) {
+  llvm::Constant* Sized(const AbiMembers<Type, 1>& members,
+                        size_t fields = AbiStruct<Type>::kFields.size()) {
     static_assert(AbiStruct<Type>::size == 0);
-    std::vector<llvm::Constant*> all = {SizeOf(LlvmType<Type>(context_))};
+    llvm::StructType* type = LlvmType<Type>(context_, fields);
+    std::vector<llvm::Constant*> all = {SizeOf(type)};
     all.insert(all.end(), members.values.begin(), members.values.end());
-    return StructOf(LlvmType<Type>(context_), all);
+    all.resize(fields);
+    return StructOf(type, all);
   }
   // Address of a constant, in a section of its own if one is named.
   llvm::Constant* Address(llvm::Constant* value, const std::string& name,

@@ -129,7 +129,7 @@ absl::Status CheckAbi(const TargetSpec& spec, const Place& place) {
 
 class Deriver {
  public:
-  Deriver(const Place& place, uint64_t features) : place_(place), features_(features) {}
+  Deriver(const Place& place, const CpuFeatures& features) : place_(place), features_(features) {}
 
   Target Derive() {
     const Architecture& row = *place_.row;
@@ -152,7 +152,8 @@ class Deriver {
   }
 
  private:
-  bool Has(uint64_t bits) const { return (features_ & bits) == bits; }
+  // QUENCH_CPU_*
+  bool Has(uint64_t bits) const { return features_.Has({QUENCH_CPU_FAMILY_FIRST, bits}); }
 
   void Speeds(int64_t l1, int64_t l2, double gflops, double gbytes) {
     t_.l1_bytes = l1;
@@ -235,7 +236,7 @@ class Deriver {
   }
 
   const Place& place_;
-  const uint64_t features_;
+  const CpuFeatures features_;
   Target t_;
 };
 
@@ -308,11 +309,11 @@ absl::StatusOr<Derived> DeriveTarget(const TargetSpec& spec, const std::string& 
                                  NameOf(spec, row), needed, row.name));
   }
   QUENCH_RETURN_IF_ERROR(problems.Finish());
-  uint64_t bits = 0;
+  CpuFeatures bits;
   std::vector<std::string> used;
   std::set<std::string> known;
   for (const Feature& feature : Features()) {
-    if (!feature.has(row.machine)) continue;
+    if (!feature.used || !feature.has(row.machine)) continue;
     known.insert(feature.llvm_name);
     if (has.count(feature.llvm_name) == 0) continue;
     bits |= feature.bit;

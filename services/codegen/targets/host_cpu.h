@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "services/codegen/targets/cpu_features.h"
+
 namespace quench::codegen {
 
 // As its program sees it.
@@ -18,7 +20,11 @@ struct HostCpu {
 // This machine's, asked once; `machine` is empty where Quench compiles for none like it.
 const HostCpu& ThisCpu();
 
-// QUENCH_CPU_*; features without a name are left out.
-uint64_t FeatureBits(const HostCpu& cpu);
+// Names that are unknown here are left out.
+CpuFeatures FeaturesOf(const HostCpu& cpu);
+// Features of this machine's CPU.
+const CpuFeatures& ThisCpuFeatures();
+// The runtime's names of features, in the order of abi.h: "avx2", "amx-tile".
+std::vector<std::string> NamesOf(const CpuFeatures& features);
 
 }  // namespace quench::codegen

@@ -14,6 +14,7 @@ namespace {
 bool IsX86(uint32_t machine) {
   return machine == QUENCH_MACHINE_X86_64 || machine == QUENCH_MACHINE_X86;
 }
+bool IsX86Of64Bits(uint32_t machine) { return machine == QUENCH_MACHINE_X86_64; }
 bool IsArm32(uint32_t machine) { return machine == QUENCH_MACHINE_ARMV7; }
 bool IsArm64(uint32_t machine) { return machine == QUENCH_MACHINE_AARCH64; }
 bool IsArm(uint32_t machine) { return IsArm32(machine) || IsArm64(machine); }
@@ -33,10 +34,26 @@ constexpr uint32_t kThisMachine = 0;
 // The runtime's word for bits without a name.
 constexpr char kUnnamed[] = "others";
 
-std::string FeatureName(uint64_t bit) {
-  std::array<char, 64> name{};
-  quench_rt_cpu_feature_names(bit, name.data(), name.size());
-  return name.data();
+struct NamedFeature {
+  CpuFeatures feature;
+  std::string name;
+};
+
+// Features with a name, in order.
+const std::vector<NamedFeature>& NamedFeatures() {
+  static const auto* const kFeatures = [] {
+    auto* features = new std::vector<NamedFeature>;
+    for (uint32_t family = 0; family < QUENCH_CPU_FAMILIES; ++family) {
+      for (int bit = 0; bit < 64; ++bit) {
+        std::array<char, 64> name{};
+        quench_rt_cpu_family_names(family, uint64_t{1} << bit, name.data(), name.size());
+        if (name.data() != std::string_view(kUnnamed))
+          features->push_back({CpuFeature(family, bit), name.data()});
+      }
+    }
+    return features;
+  }();
+  return *kFeatures;
 }
 
 }  // namespace
@@ -59,9 +76,13 @@ const Architecture* FindArchitecture(uint32_t machine) {
 
 std::span<const Feature> Features() {
   static constexpr Feature kRows[] = {
-#define QUENCH_FEATURE(machines, bit, name) {QUENCH_CPU_##bit, name, machines},
+#define QUENCH_FEATURE(machines, bit, name) \
+  {{QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_##bit}, name, machines, true},
+#define QUENCH_DETECTED(machines, family, bit, name) \
+  {{QUENCH_CPU_FAMILY_##family, QUENCH_##family##_##bit}, name, machines, false},
 #include "services/codegen/targets/features.def"
 #undef QUENCH_FEATURE
+#undef QUENCH_DETECTED
   };
   return kRows;
 }
@@ -70,14 +91,7 @@ const HostCpu& ThisCpu() {
   static const auto* const kCpu = [] {
     auto* cpu = new HostCpu;
     if (const Architecture* row = FindArchitecture(kThisMachine)) cpu->machine = row->name;
-    const uint64_t features =
-        quench_rt_cpu_features();  // a trap for each leaf in a virtual machine
-    for (int bit = 0; bit < 64; ++bit) {
-      const uint64_t feature = uint64_t{1} << bit;
-      if ((features & feature) == 0) continue;
-      const std::string name = FeatureName(feature);
-      if (name != kUnnamed) cpu->features.push_back(name);
-    }
+    cpu->features = NamesOf(ThisCpuFeatures());
     std::sort(cpu->features.begin(), cpu->features.end());
     cpu->l1_bytes = std::max<int64_t>(::sysconf(_SC_LEVEL1_DCACHE_SIZE), 0);
     cpu->l2_bytes = std::max<int64_t>(::sysconf(_SC_LEVEL2_CACHE_SIZE), 0);
@@ -86,17 +100,32 @@ const HostCpu& ThisCpu() {
   return *kCpu;
 }
 
-uint64_t FeatureBits(const HostCpu& cpu) {
-  uint64_t features = 0;
-  for (int bit = 0; bit < 64; ++bit) {
-    const uint64_t feature = uint64_t{1} << bit;
-    const std::string name = FeatureName(feature);
-    if (name != kUnnamed &&
-        std::find(cpu.features.begin(), cpu.features.end(), name) != cpu.features.end()) {
+CpuFeatures FeaturesOf(const HostCpu& cpu) {
+  CpuFeatures features;
+  for (const auto& [feature, name] : NamedFeatures()) {
+    if (std::find(cpu.features.begin(), cpu.features.end(), name) != cpu.features.end())
       features |= feature;
-    }
   }
   return features;
+}
+
+const CpuFeatures& ThisCpuFeatures() {
+  static const CpuFeatures kFeatures = [] {
+    CpuFeatures features;
+    for (uint32_t family = 0; family < QUENCH_CPU_FAMILIES; ++family)
+      features |=
+          {family, quench_rt_cpu_family(family)};  // a trap for each leaf in a virtual machine
+    return features;
+  }();
+  return kFeatures;
+}
+
+std::vector<std::string> NamesOf(const CpuFeatures& features) {
+  std::vector<std::string> names;
+  for (const auto& [feature, name] : NamedFeatures()) {
+    if (features.Has(feature)) names.push_back(name);
+  }
+  return names;
 }
 
 }  // namespace quench::codegen

@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "services/codegen/targets/cpu_features.h"
+
 namespace quench::codegen {
 
 struct Architecture {
@@ -22,9 +24,10 @@ std::span<const Architecture> Architectures();
 const Architecture* FindArchitecture(uint32_t machine);
 
 struct Feature {
-  uint64_t bit;  // QUENCH_CPU_*
+  CpuFeatures bit;
   const char* llvm_name;
   bool (*has)(uint32_t machine);  // whether that architecture can have it
+  bool used;                      // by code that is generated for CPUs with it
 };
 std::span<const Feature> Features();
 

@@ -13,8 +13,6 @@
 namespace quench::codegen {
 namespace {
 
-constexpr char kHost[] = "host";
-
 struct VariantRow {
   std::string name, string;
 };
@@ -108,7 +106,7 @@ Asked Known(const std::string& name, const std::string& string) {
 
 struct KnownVariant {
   Asked asked;
-  uint64_t required_features = 0;
+  CpuFeatures required_features;
 };
 
 // The rows of targets.def, derived once: each asks LLVM for a subtarget.
@@ -130,11 +128,11 @@ const std::vector<KnownVariant>& KnownVariants() {
 // equal machines give equal bytes.
 absl::StatusOr<Asked> StrongestOf(const HostCpu& cpu) {
   QUENCH_ASSIGN_OR_RETURN(const Architecture* row, ArchitectureOf(cpu));
-  const uint64_t features = FeatureBits(cpu);
+  const CpuFeatures features = FeaturesOf(cpu);
   const Asked* best = nullptr;
   for (const KnownVariant& variant : KnownVariants()) {
     // Variants of the architecture's other triples have other calling conventions.
-    if (variant.asked.spec.mtriple == row->triple && (variant.required_features & ~features) == 0)
+    if (variant.asked.spec.mtriple == row->triple && features.Has(variant.required_features))
       best = &variant.asked;
   }
   if (best == nullptr) {
@@ -192,11 +190,11 @@ absl::Status CheckHost(const std::string& text, const std::optional<HostCpu>& ca
     return InvalidArgument("`{}` cannot load libraries for `{}`; a CPU target needs no host",
                            machine.triple, weakest.triple);
   }
-  const uint64_t missing = weakest.required_features & ~machine.required_features;
-  if (missing == 0) return absl::OkStatus();
+  const CpuFeatures missing = weakest.required_features.Without(machine.required_features);
+  if (missing.empty()) return absl::OkStatus();
   std::vector<std::string> names;
   for (const Feature& feature : Features()) {
-    if ((missing & feature.bit) != 0) names.emplace_back(feature.llvm_name);
+    if (missing.Has(feature.bit)) names.emplace_back(feature.llvm_name);
   }
   return InvalidArgument("`{}` lacks {}, which code for `{}` uses", machine.name,
                          fmt::join(names, ", "), weakest.name);

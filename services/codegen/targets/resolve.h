@@ -31,6 +31,9 @@ absl::StatusOr<ResolvedTarget> Resolve(const std::string& text, const std::strin
 absl::StatusOr<std::vector<Target>> ResolveTarget(const std::string& text,
                                                   const std::optional<HostCpu>& caller = {});
 
+// The target that stands for a machine's own CPU.
+inline constexpr char kHost[] = "host";
+
 // Whether `text` is a name of TargetNames or TagNames.
 bool IsTargetName(const std::string& text);
 

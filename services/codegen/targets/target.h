@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "services/codegen/targets/cpu_features.h"
+
 namespace quench::codegen {
 
 // One set of machine code.
@@ -29,14 +31,8 @@ struct Target {
   double gbytes = 10;  // memory bandwidth of one core, for the cost model
   // fp32 micro-kernel tile: rows (pixels) x vectors, with rows * vectors accumulators.
   int tile_rows = 6, tile_vectors = 2;
-  uint64_t required_features = 0;  // QUENCH_CPU_* bits the runtime checks before it picks a variant
-  uint32_t machine = 0;            // QUENCH_MACHINE_* of the artifact
-  // How a relocatable object of this machine is written, and where its weights go (far from code
-  // where that matters).
-  uint16_t elf_machine = 0;
-  uint32_t elf_flags = 0;
-  std::string weight_section;
-  uint64_t weight_section_flags = 0;
+  CpuFeatures required_features;  // the runtime checks them before it picks a variant
+  uint32_t machine = 0;           // QUENCH_MACHINE_* of the artifact
   // LLVM's names of instructions on a whole vector register of bytes; "" where there is none. Sums
   // of four products a 32-bit lane: of u8 and i8, of i8 and i8. In pairs: u8 times i8 into
   // saturating i16, i16 times i16 into i32; i8 with the sign of another.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include "common/runtime/quench_rt.h"
 #include "services/codegen/targets/resolve.h"
 #include "tests/fuzz/graphs/check.h"
 
@@ -23,7 +22,7 @@ Targets AllTargets() {
   for (const codegen::TargetName& each : codegen::TargetNames()) {
     const std::vector<codegen::Target> variants = codegen::ResolveTarget(each.name).value();
     if (variants[0].machine != machine) continue;
-    const bool runs = (variants.back().required_features & ~quench_rt_cpu_features()) == 0;
+    const bool runs = codegen::ThisCpuFeatures().Has(variants.back().required_features);
     auto& names = variants.size() > 1 ? targets.of_several : targets.of_one_variant;
     names.push_back(runs ? each.name : "host");
   }

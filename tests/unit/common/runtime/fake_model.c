@@ -108,12 +108,16 @@ static const quench_node_info kTwice = {sizeof kTwice, 0, "twice", "Mul", "by ha
 static const quench_node_info kFilter = {sizeof kFilter, 0, "filter", "Compress", "by hand"};
 static const quench_node_info* const kNodes[] = {&kTwice, &kFilter};
 
-static const quench_variant kPlain = {sizeof kPlain, SLOTS, 0,    "plain", 2, 1,
-                                      kNodes,        kTaps, plan, run};
-static const quench_variant kStrong = {
-    sizeof kStrong, SLOTS, UINT64_C(1) << 63, "strong", 2, 1, kNodes, kTaps, plan, run};
+#define VARIANT(name, features) \
+  {sizeof(quench_variant), SLOTS, features, name, 2, 1, kNodes, kTaps, plan, run, 0, 0, NULL}
+
+static const quench_variant kPlain = VARIANT("plain", 0);
+static const quench_variant kStrong = VARIANT("strong", UINT64_C(1) << 62);
+quench_variant fake_needy = VARIANT("needy", 0);
 static const quench_variant* const kVariants[] = {&kPlain, &kStrong};
 static const quench_variant* const kOnlyStrong[] = {&kStrong};
+static const quench_variant* const kNeedy[] = {&kPlain, &fake_needy};
+static const quench_variant* const kOnlyNeedy[] = {&fake_needy};
 
 #define FAKE(version, variants, num_variants)                          \
   {sizeof(quench_model),                                               \
@@ -146,6 +150,8 @@ static const quench_variant* const kOnlyStrong[] = {&kStrong};
 
 static const quench_model kModel = FAKE(QUENCH_ABI_VERSION, kVariants, 2);
 static const quench_model kDemanding = FAKE(QUENCH_ABI_VERSION, kOnlyStrong, 1);
+static const quench_model kNeedyModel = FAKE(QUENCH_ABI_VERSION, kNeedy, 2);
+static const quench_model kOnlyNeedyModel = FAKE(QUENCH_ABI_VERSION, kOnlyNeedy, 1);
 
 const quench_model* fake_model_query(uint32_t max_abi_version) {
   return max_abi_version >= 1 ? &kModel : NULL;
@@ -155,6 +161,13 @@ const quench_model* fake_new_model_query(uint32_t max_abi_version) {
 }
 const quench_model* fake_demanding_model_query(uint32_t max_abi_version) {
   return max_abi_version >= 1 ? &kDemanding : NULL;
+}
+
+const quench_model* fake_needy_model_query(uint32_t max_abi_version) {
+  return max_abi_version >= 1 ? &kNeedyModel : NULL;
+}
+const quench_model* fake_only_needy_model_query(uint32_t max_abi_version) {
+  return max_abi_version >= 1 ? &kOnlyNeedyModel : NULL;
 }
 
 /* ---- an accumulator ---- */
@@ -184,7 +197,7 @@ static const quench_tensor_info* const kSums[] = {&kSum, &kNext};
 static const quench_node_info kAdd = {sizeof kAdd, 0, "add", "Add", "by hand"};
 static const quench_node_info* const kAdds[] = {&kAdd};
 static const quench_variant kAccumulate = {
-    sizeof kAccumulate, 0, 0, "plain", 1, 0, kAdds, NULL, plan_nothing, accumulate};
+    sizeof kAccumulate, 0, 0, "plain", 1, 0, kAdds, NULL, plan_nothing, accumulate, 0, 0, NULL};
 static const quench_variant* const kAccumulateOnly[] = {&kAccumulate};
 static const float kTen = 10;
 static const quench_state_info kTotalState = {sizeof kTotalState, 1, 1, 0, &kTen};

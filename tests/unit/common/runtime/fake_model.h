@@ -20,6 +20,10 @@ const quench_model* fake_model_query(uint32_t max_abi_version);
  * features nobody has. */
 const quench_model* fake_new_model_query(uint32_t max_abi_version);
 const quench_model* fake_demanding_model_query(uint32_t max_abi_version);
+/* The same with a variant `needy`, which tests give needs, behind `plain` or alone. */
+extern quench_variant fake_needy;
+const quench_model* fake_needy_model_query(uint32_t max_abi_version);
+const quench_model* fake_only_needy_model_query(uint32_t max_abi_version);
 /* y = next = total + x, all f32[2]: next is total of the next run, which begins with 10. A negative x
  * fails. */
 const quench_model* fake_accumulator_query(uint32_t max_abi_version);

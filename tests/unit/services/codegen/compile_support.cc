@@ -7,7 +7,6 @@
 #include "common/base/status.h"
 #include "common/ops/evaluate.h"
 #include "common/ops/op.h"
-#include "common/runtime/quench_rt.h"
 #include "services/codegen/plan/variants.h"
 #include "services/codegen/targets/resolve.h"
 #include "tests/support/sample.h"
@@ -55,8 +54,8 @@ std::vector<std::string> RunnableTargets() {
   const uint32_t machine = ResolveTarget("host").value()[0].machine;
   for (const TargetName& each : TargetNames()) {
     const std::vector<Target> variants = ResolveTarget(each.name).value();
-    const bool runs = variants[0].machine == machine &&
-                      (variants.back().required_features & ~quench_rt_cpu_features()) == 0;
+    const bool runs =
+        variants[0].machine == machine && ThisCpuFeatures().Has(variants.back().required_features);
     if (runs) names.push_back(each.name);
   }
   return names;

@@ -1,12 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <set>
 
 #include "common/base/status.h"
-#include "common/runtime/quench_rt.h"
+#include "common/runtime/abi.h"
 #include "services/codegen/codegen.h"
 #include "services/codegen/targets/ceilings.h"
 #include "services/codegen/targets/resolve.h"
@@ -22,7 +21,7 @@ TEST(TargetTest, HostIsWhatThisCpuRuns) {
   const absl::StatusOr<std::vector<Target>> host = ResolveTarget("host");
   ASSERT_TRUE(host.ok()) << host.status();
   ASSERT_EQ(host->size(), 1u);
-  EXPECT_EQ(host->front().required_features & ~quench_rt_cpu_features(), 0u);
+  EXPECT_TRUE(ThisCpuFeatures().Has(host->front().required_features));
 }
 
 TEST(TargetTest, VariantsGrowStronger) {
@@ -30,7 +29,7 @@ TEST(TargetTest, VariantsGrowStronger) {
   ASSERT_TRUE(all.ok()) << all.status();
   ASSERT_EQ(all->size(), 3u);
   for (size_t i = 1; i < all->size(); ++i) {
-    EXPECT_EQ((*all)[i - 1].required_features & ~(*all)[i].required_features, 0u);
+    EXPECT_TRUE((*all)[i].required_features.Has((*all)[i - 1].required_features));
     EXPECT_GT((*all)[i].vector_bits, (*all)[i - 1].vector_bits);
   }
 }
@@ -86,7 +85,7 @@ TEST(TargetTest, ATagAStringAndJsonAreOneTarget) {
     EXPECT_EQ(target.cpu, "cortex-a76") << text;
     EXPECT_EQ(target.required_features, tag.required_features) << text;
   }
-  EXPECT_NE(tag.required_features & QUENCH_CPU_DOTPROD, 0u);
+  EXPECT_TRUE(tag.required_features.Has({QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_DOTPROD}));
   EXPECT_EQ(tag.l2_bytes, 512 << 10);
 }
 
@@ -117,7 +116,7 @@ TEST(TargetTest, EveryFeatureIsChecked) {
       const int64_t features = target.features.empty() ? 0
                                                        : 1 + std::count(target.features.begin(),
                                                                         target.features.end(), ',');
-      EXPECT_EQ(std::popcount(target.required_features), features) << target.name;
+      EXPECT_EQ(std::ssize(NamesOf(target.required_features)), features) << target.name;
     }
   }
 }
@@ -125,7 +124,7 @@ TEST(TargetTest, EveryFeatureIsChecked) {
 TEST(TargetTest, ABareStringIsTheCallersBaseline) {
   const Target arm = Only(Resolve("llvm", "", HostCpu{"aarch64", {"neon", "dotprod"}}));
   EXPECT_EQ(arm.machine, QUENCH_MACHINE_AARCH64);
-  EXPECT_EQ(arm.required_features, QUENCH_CPU_NEON);
+  EXPECT_EQ(arm.required_features, CpuFeatures(QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_NEON));
   EXPECT_EQ(Only(Resolve("host", "", HostCpu{"aarch64", {"neon", "dotprod"}})).name,
             "aarch64-dotprod");
   EXPECT_TRUE(NeedsCaller("host"));
@@ -159,6 +158,23 @@ TEST(TargetTest, WhatNoCodeUsesIsSaid) {
       Resolve("llvm -mtriple=x86_64-linux-gnu -mattr=+avx2,+mmx,+aes", "", std::nullopt);
   ASSERT_TRUE(resolved.ok()) << resolved.status();
   EXPECT_THAT(resolved->unused, ElementsAre("+mmx", "+aes"));
+}
+
+// Features that the runtime knows, and that no code uses, are not required.
+TEST(TargetTest, TilesAreKnownButNotUsed) {
+  const auto resolved = Resolve(
+      "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v4 "
+      "-mattr=+amx-tile,+amx-int8,+amx-bf16,+amx-fp16",
+      "", std::nullopt);
+  ASSERT_TRUE(resolved.ok()) << resolved.status();
+  EXPECT_THAT(resolved->unused, ElementsAre("+amx-tile", "+amx-int8", "+amx-bf16", "+amx-fp16"));
+  EXPECT_EQ(Only(resolved).required_features, Of("x86-64-v4").required_features);
+  const Target sapphire_rapids = Of("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids");
+  EXPECT_EQ(sapphire_rapids.required_features.of(QUENCH_CPU_FAMILY_X86), 0u);
+  EXPECT_EQ(sapphire_rapids.features.find("amx"), std::string::npos);
+  const CpuFeatures reported = FeaturesOf(HostCpu{"x86_64", {"sse2", "amx-tile", "amx-int8"}});
+  EXPECT_EQ(reported.of(QUENCH_CPU_FAMILY_X86), QUENCH_X86_AMX_TILE | QUENCH_X86_AMX_INT8);
+  EXPECT_THAT(NamesOf(reported), ElementsAre("sse2", "amx-tile", "amx-int8"));
 }
 
 TEST(TargetTest, CallingConventions) {

@@ -1,6 +1,5 @@
 #include "tests/unit/services/codegen/kernels/reference.h"
 
-#include "common/runtime/quench_rt.h"
 #include "services/codegen/targets/resolve.h"
 #include "tests/support/targets.h"
 
@@ -111,8 +110,7 @@ std::vector<Target> RunnableTargets() {
   for (const char* name : {"x86-64", "aarch64", "armv7"}) {
     const std::vector<Target> variants = ResolveTarget(name).value();
     for (const Target& target : variants) {
-      if (target.machine == host[0].machine &&
-          (target.required_features & ~quench_rt_cpu_features()) == 0) {
+      if (target.machine == host[0].machine && ThisCpuFeatures().Has(target.required_features)) {
         runnable.push_back(target);
       }
     }
