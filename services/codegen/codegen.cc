@@ -22,14 +22,14 @@
 #include "common/runtime/abi.h"
 #include "services/codegen/check/check.h"
 #include "services/codegen/description.h"
-#include "services/codegen/emit/artifact.h"
-#include "services/codegen/emit/model_entry.h"
+#include "services/codegen/emit/backends.h"
 #include "services/codegen/header.h"
 #include "services/codegen/link/link.h"
 #include "services/codegen/object/weights.h"
 #include "services/codegen/package.h"
 #include "services/codegen/plan/arena_buffers.h"
 #include "services/codegen/plan/variants.h"
+#include "services/codegen/targets/resolve.h"
 
 namespace quench::codegen {
 namespace {
@@ -231,7 +231,9 @@ class Compiler {
     return offsets;
   }
 
-  // Machine code of each variant on a thread of its own: their LLVM contexts share nothing.
+  const Backend& backend() const { return BackendOf(resolved_.spec.kind); }
+
+  // Machine code of each variant on a thread of its own: modules share nothing.
   absl::Status EmitObjects(const std::vector<uint64_t>& offsets) {
     ModelTables model{.graph = &graph_,
                       .num_symbols = graph_.symbols->size(),
@@ -252,17 +254,16 @@ class Compiler {
       targets.push_back(variants_[i].target);
     }
     model.description = DescriptionOf(model, targets);
-    std::vector<std::unique_ptr<ModuleBuilder>> modules;
+    std::vector<std::unique_ptr<CodeModule>> modules;
     for (size_t i = 0; i < variants_.size(); ++i) {
       QUENCH_RETURN_IF_ERROR(context_.Check());
       const PlannedVariant& variant = variants_[i];
       QUENCH_ASSIGN_OR_RETURN(
-          auto module, ModuleBuilder::Create(variant.target, fmt::format("v{}", i), link_prefix_));
-      QUENCH_RETURN_IF_ERROR(
-          EmitVariant(*module, variant.built.program, variant.target, offsets, model.variants[i]));
+          auto module, backend().NewModule(variant.target, fmt::format("v{}", i), link_prefix_));
+      QUENCH_RETURN_IF_ERROR(module->AddVariant(variant.built.program, offsets, model.variants[i]));
       modules.push_back(std::move(module));
     }
-    QUENCH_RETURN_IF_ERROR(EmitModel(*modules[0], model));
+    QUENCH_RETURN_IF_ERROR(modules[0]->AddModel(model));
     // The first variant stands for all, which run beside it.
     const EmissionProgress progress = [this](const char* stage, int64_t done, int64_t total) {
       context_.Report({stage, "", done, total});
@@ -270,21 +271,21 @@ class Compiler {
     std::vector<std::future<absl::StatusOr<std::string>>> running;
     for (size_t i = 1; i < variants_.size(); ++i) {
       running.push_back(
-          std::async(std::launch::async, [&modules, i] { return modules[i]->Finish(); }));
+          std::async(std::launch::async, [&modules, i] { return modules[i]->Finish(nullptr); }));
     }
     QUENCH_RETURN_IF_ERROR(AddObject(modules[0]->Finish(progress), "v0.o"));
     for (size_t i = 0; i < running.size(); ++i)
       QUENCH_RETURN_IF_ERROR(AddObject(running[i].get(), fmt::format("v{}.o", i + 1)));
     if (emit_ != Emit::kSharedLibrary)
       return context_.Check();  // the program it goes into has a C library
-    QUENCH_RETURN_IF_ERROR(AddMemoryFunctions());
+    QUENCH_RETURN_IF_ERROR(AddHelpers());
     return context_.Check();
   }
 
-  absl::Status AddMemoryFunctions() {
-    QUENCH_ASSIGN_OR_RETURN(const auto memory, ModuleBuilder::Create(variants_[0].target, "m"));
-    QUENCH_RETURN_IF_ERROR(EmitMemoryFunctions(*memory));
-    return AddObject(memory->Finish(), "memory.o");
+  absl::Status AddHelpers() {
+    QUENCH_ASSIGN_OR_RETURN(const auto helpers, backend().NewModule(variants_[0].target, "m", ""));
+    QUENCH_RETURN_IF_ERROR(helpers->AddHelpers());
+    return AddObject(helpers->Finish(nullptr), "memory.o");
   }
 
   absl::Status AddObject(const absl::StatusOr<std::string>& bytes, const std::string& name) {
@@ -332,7 +333,7 @@ class Compiler {
         return absl::OkStatus();
       }
       library = folder_->path() / "checked";  // the same objects
-      QUENCH_RETURN_IF_ERROR(AddMemoryFunctions());
+      QUENCH_RETURN_IF_ERROR(AddHelpers());
       QUENCH_RETURN_IF_ERROR(LinkShared(variants_[0].target, objects_, "checked", library));
     }
     context_.Report({"check", "", 0, 1});

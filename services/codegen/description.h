@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "services/codegen/emit/model_entry.h"
+#include "services/codegen/emit/model_tables.h"
 #include "services/codegen/targets/target.h"
 
 namespace quench::codegen {

@@ -20,7 +20,7 @@ absl::Status UnknownTriple(const std::string& triple) {
   return InvalidArgument("triple `{}` is unknown to LLVM", triple);
 }
 
-absl::StatusOr<const llvm::Target*> BackendOf(const std::string& triple) {
+absl::StatusOr<const llvm::Target*> LlvmTargetOf(const std::string& triple) {
   static std::once_flag once;
   std::call_once(once, [] {
     llvm::InitializeAllTargetInfos();
@@ -36,7 +36,7 @@ absl::StatusOr<const llvm::Target*> BackendOf(const std::string& triple) {
 absl::StatusOr<std::unique_ptr<llvm::MCSubtargetInfo>> Subtarget(const std::string& triple,
                                                                  const std::string& cpu,
                                                                  const std::string& features) {
-  QUENCH_ASSIGN_OR_RETURN(const llvm::Target* backend, BackendOf(triple));
+  QUENCH_ASSIGN_OR_RETURN(const llvm::Target* backend, LlvmTargetOf(triple));
   std::unique_ptr<llvm::MCSubtargetInfo> info(
       compat::CreateSubtarget(*backend, triple, cpu, features));
   if (info == nullptr) return UnknownTriple(triple);
@@ -76,7 +76,7 @@ TripleParts PartsOf(const std::string& triple) {
 absl::StatusOr<const CpuNames*> NamesOfCpus(const std::string& triple) {
   static absl::Mutex mutex;
   static auto* const known = new std::map<const llvm::Target*, CpuNames>;
-  QUENCH_ASSIGN_OR_RETURN(const llvm::Target* backend, BackendOf(triple));
+  QUENCH_ASSIGN_OR_RETURN(const llvm::Target* backend, LlvmTargetOf(triple));
   const absl::MutexLock lock(&mutex);
   if (const auto found = known->find(backend); found != known->end()) return &found->second;
   QUENCH_ASSIGN_OR_RETURN(const auto info, Subtarget(triple, "", ""));

@@ -190,10 +190,6 @@ absl::Status EmitQuery(ModuleState& state, llvm::Constant* model) {
 
 }  // namespace
 
-std::string ModelSymbol(const std::string& link_prefix) {
-  return link_prefix.empty() ? QUENCH_MODEL_QUERY_NAME : link_prefix + "model";
-}
-
 absl::Status EmitModel(ModuleBuilder& builder, const ModelTables& model) {
   ModuleState& state = builder.state();
   llvm::Constant* description = Description(state, model);

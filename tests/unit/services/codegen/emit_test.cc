@@ -7,8 +7,13 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/runtime/quench_rt.h"
 #include "services/codegen/emit/artifact.h"
+#include "services/codegen/emit/backends.h"
 #include "services/codegen/header.h"
+#include "services/codegen/link/link.h"
+#include "services/codegen/object/weights.h"
+#include "services/codegen/plan/variants.h"
 #include "services/codegen/targets/resolve.h"
 #include "tests/unit/services/codegen/compile_support.h"
 
@@ -247,6 +252,88 @@ TEST(EmitTest, MemoryFunctionsDoWhatCSays) {
   ASSERT_TRUE(Shell("cc -std=c11 -O0 -fno-builtin " + (folder.path() / "main.c").string() + " " +
                     (folder.path() / "memory.o").string() + " -o " + program));
   EXPECT_TRUE(Shell(program));
+}
+
+absl::Status WriteObject(const std::filesystem::path& path, CodeModule& module) {
+  QUENCH_ASSIGN_OR_RETURN(const std::string bytes, module.Finish(nullptr));
+  return WriteFileAtomically(path, bytes);
+}
+
+// A library for this CPU with the variants `plain` and `needy`, the second of which needs `features` too.
+absl::Status WriteNeedyLibrary(const CpuFeatures& features, const std::filesystem::path& folder) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {2}));
+  graph.outputs = {Node1(graph, "Relu", {x})};
+  Infer(graph);
+  const CompileOptions options;
+  std::vector<Target> targets(2, ResolveTarget("host").value()[0]);
+  targets[0].name = "plain";
+  targets[1].name = "needy";
+  targets[1].required_features |= features;
+  QUENCH_ASSIGN_OR_RETURN(const Graph groups, GroupGraph(graph, options));
+  WeightTable weights;
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<PlannedVariant> variants,
+                          PlanVariants(groups, targets, options, weights, {}));
+  QUENCH_ASSIGN_OR_RETURN(const auto writer,
+                          WeightsWriter::Create(folder / "weights.o", targets[0]));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<uint64_t> offsets, WriteWeights(weights, *writer, {}));
+  QUENCH_RETURN_IF_ERROR(writer->Finish());
+  const Backend& backend = BackendOf("llvm");
+  std::vector<std::filesystem::path> objects = {folder / "weights.o"};
+  for (const PlannedVariant& variant : variants) {
+    const std::string& name = variant.target.name;
+    QUENCH_ASSIGN_OR_RETURN(const auto module, backend.NewModule(variant.target, name, ""));
+    QUENCH_RETURN_IF_ERROR(module->AddVariant(variant.built.program, offsets, name + "_variant"));
+    if (objects.size() == 1) {
+      QUENCH_RETURN_IF_ERROR(module->AddModel({.graph = &graph,
+                                               .num_symbols = 0,
+                                               .uuid = "00000000-0000-8000-8000-000000000000",
+                                               .fingerprint = "",
+                                               .producer = "a test",
+                                               .variants = {"plain_variant", "needy_variant"},
+                                               .num_cores = 0,
+                                               .labels = {},
+                                               .preprocessing = "",
+                                               .target = "",
+                                               .producer_revision = "",
+                                               .source_digest = "",
+                                               .description = "{}"}));
+      QUENCH_RETURN_IF_ERROR(module->AddHelpers());
+    }
+    objects.push_back(folder / (name + ".o"));
+    QUENCH_RETURN_IF_ERROR(WriteObject(objects.back(), *module));
+  }
+  return LinkShared(targets[0], objects, "m.so", folder / "m.so");
+}
+
+// Features outside of the first family are a list, which readers without it pass over (docs/abi.md).
+TEST(EmitTest, VariantsListFeaturesOfOtherFamilies) {
+  constexpr uint64_t kNobodys = uint64_t{1} << 63;
+  const uint64_t here = quench_rt_cpu_family(QUENCH_CPU_FAMILY_X86);
+  for (const auto& [bits, taken] :
+       {std::pair(here, "needy"), std::pair(here | kNobodys, "plain")}) {
+    const TempDir folder = *TempDir::Create();
+    const absl::Status written = WriteNeedyLibrary({QUENCH_CPU_FAMILY_X86, bits}, folder.path());
+    ASSERT_TRUE(written.ok()) << written;
+    quench_rt_model* model = nullptr;
+    quench_rt_error error{};
+    ASSERT_EQ(quench_rt_open_file((folder.path() / "m.so").c_str(), &model, &error), QUENCH_RT_OK)
+        << error.text;
+    EXPECT_STREQ(quench_rt_variant(model)->name, taken);
+    const quench_variant& plain = *quench_rt_describe(model)->variants[0];
+    const quench_variant& needy = *quench_rt_describe(model)->variants[1];
+    // The struct ends as it did before there were families.
+    EXPECT_LT(plain.size, offsetof(quench_variant, features));
+    EXPECT_EQ(plain.cpu_features & QUENCH_CPU_OTHERS, 0u);
+    if (bits != 0) {
+      EXPECT_EQ(needy.size, sizeof needy);
+      EXPECT_EQ(needy.cpu_features, plain.cpu_features | QUENCH_CPU_OTHERS);
+      ASSERT_EQ(needy.num_features, 1u);
+      EXPECT_EQ(needy.features[0].family, QUENCH_CPU_FAMILY_X86);
+      EXPECT_EQ(needy.features[0].bits, bits);
+    }
+    quench_rt_close(model);
+  }
 }
 
 }  // namespace
