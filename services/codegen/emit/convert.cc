@@ -222,8 +222,6 @@ llvm::Value* Arith::IntToFloat(DataType from, DataType to, llvm::Value* x) {
 // high * 2^32 + low in f64: one rounding. For f32 the low bits are first gathered into one that the
 // f64 keeps, so that the second rounding sees them.
 llvm::Value* Arith::WideFromInt(bool is_signed, bool to_f32, llvm::Value* x) {
-  llvm::Type* i32 = Shaped(x, b_.getInt32Ty());
-  llvm::Type* f64 = Shaped(x, b_.getDoubleTy());
   Bits value{&b_, x};
   Bits negative{&b_, b_.CreateICmpSLT(x, Like(x, 0))};
   if (is_signed) value = Select(negative, value.K(0) - value, value);
@@ -231,10 +229,12 @@ llvm::Value* Arith::WideFromInt(bool is_signed, bool to_f32, llvm::Value* x) {
     const Bits sticky = Select((value & 0x7ff) == 0, value.K(0), value.K(0x800));
     value = Select(AtLeast(value, int64_t{1} << 53), (value & ~int64_t{0x7ff}) | sticky, value);
   }
-  const auto part = [&](Bits word) {
-    return AsNum(b_.CreateUIToFP(b_.CreateTrunc(word.v, i32), f64));
-  };
-  Num result = part(ShiftRight(value, 32)) * 0x1p32 + part(value);
+  // The halves as low bits of 2^84 and 2^52, which are then subtracted. Conversions of halves would not do:
+  // LLVM knows that they are one integer, and for vectors of Arm calls a function that converts it (22).
+  const Num like = AsNum(llvm::Constant::getNullValue(Shaped(x, b_.getDoubleTy())));
+  const Num high = like.FromBits(ShiftRight(value, 32) | 0x4530000000000000) - 0x1p84;
+  const Num low = like.FromBits((value & 0xffffffff) | 0x4330000000000000) - 0x1p52;
+  Num result = high + low;
   if (is_signed) result = Select(negative, -result, result);
   return to_f32 ? b_.CreateFPTrunc(result.v, Shaped(x, b_.getFloatTy())) : result.v;
 }
