@@ -57,6 +57,14 @@ need_packages() {
   rm -f "$log"
 }
 
+# have_packages INSTALL PACKAGE...: whether these are there, or could be installed (INSTALL=1).
+have_packages() {
+  local missing
+  (need_packages "$@") || true
+  mapfile -t missing < <(missing_packages "${@:2}")
+  [ ${#missing[@]} -eq 0 ]
+}
+
 # configure PRESET LOG CMAKE_ARGUMENT...: on failure shows what went wrong and returns 1.
 configure() {
   local preset=$1 log=$2

@@ -23,6 +23,9 @@ if(QUENCH_LD_LLD)
   add_link_options(-fuse-ld=lld -B${QUENCH_LD_FOLDER})
 endif()
 
+set(QUENCH_LLVM 19 CACHE STRING "Version of LLVM and lld that code is generated with: 19, or 22 (services/codegen/emit/compat.h)")
+set(QUENCH_LLVM_FOLDER /usr/lib/llvm-${QUENCH_LLVM}/lib/cmake)
+
 add_link_options(-Wl,--build-id=sha1)  # common/base/build_id.h: part of the key of every cached result
 
 set(QUENCH_WARNINGS -Wall -Wextra -Wshadow -Wmissing-declarations -Wnon-virtual-dtor -Werror)

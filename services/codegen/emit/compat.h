@@ -1,6 +1,7 @@
 // Differences between the LLVM versions that Quench builds with (19 to 22).
 #pragma once
 
+#include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/IR/Module.h>
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/MC/TargetRegistry.h>
@@ -40,6 +41,18 @@ inline llvm::MCSubtargetInfo* CreateSubtarget(const llvm::Target& target, const 
   return target.createMCSubtargetInfo(llvm::Triple(triple), cpu, features);
 #else
   return target.createMCSubtargetInfo(triple, cpu, features);
+#endif
+}
+
+// Whether loads and stores of a vector under a mask are instructions, wherever it lies.
+inline bool HasMaskedMemory(const llvm::TargetTransformInfo& info, llvm::Type* type) {
+#if LLVM_VERSION_MAJOR >= 22
+  constexpr unsigned kAddressSpace = 0;
+  return info.isLegalMaskedLoad(type, llvm::Align(1), kAddressSpace) &&
+         info.isLegalMaskedStore(type, llvm::Align(1), kAddressSpace);
+#else
+  return info.isLegalMaskedLoad(type, llvm::Align(1)) &&
+         info.isLegalMaskedStore(type, llvm::Align(1));
 #endif
 }
 

@@ -5,6 +5,8 @@
 #include <llvm/CodeGen/TargetLowering.h>
 #include <llvm/CodeGen/TargetSubtargetInfo.h>
 
+#include "services/codegen/emit/compat.h"
+
 namespace quench::codegen {
 namespace {
 
@@ -67,9 +69,7 @@ bool IsNative(ModuleState& state, NativeOp op, llvm::Type* type) {
 }
 
 bool HasMaskedMemory(ModuleState& state, llvm::Type* type) {
-  const llvm::TargetTransformInfo info = state.machine->getTargetTransformInfo(Probe(state));
-  return info.isLegalMaskedLoad(type, llvm::Align(1)) &&
-         info.isLegalMaskedStore(type, llvm::Align(1));
+  return compat::HasMaskedMemory(state.machine->getTargetTransformInfo(Probe(state)), type);
 }
 
 }  // namespace quench::codegen
