@@ -35,6 +35,7 @@ class Parser {
   absl::StatusOr<std::map<std::string, Attribute>> ParseAttributesFor(const Graph& graph);
   absl::StatusOr<Type> ParseTypeFor(const Graph& graph);
   absl::StatusOr<Tensor> ParseTensorFor(const Graph& graph);
+  absl::StatusOr<size_t> ParseTable(const std::shared_ptr<SymbolTable>& symbols);
 
  private:
   absl::Status Begin(const Graph& graph);

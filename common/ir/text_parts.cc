@@ -47,6 +47,26 @@ absl::StatusOr<Tensor> Parser::ParseTensorFor(const Graph& graph) {
   return reader_.Elements(type);
 }
 
+absl::StatusOr<size_t> Parser::ParseTable(const std::shared_ptr<SymbolTable>& symbols) {
+  reader_.set_symbols(symbols);
+  QUENCH_RETURN_IF_ERROR(reader_.Advance());
+  while (reader_.now().IsName("symbol") || reader_.now().IsName("let")) {
+    const Token at = reader_.now();
+    const bool expression = at.IsName("let");
+    const SymbolId id = symbols->size();
+    QUENCH_RETURN_IF_ERROR(expression ? ParseLet() : ParseSymbol());
+    const std::optional<Dim> dim = reader_.Alias(fmt::format("${}", id));
+    const bool is_new = symbols->size() == id + 1 && symbols->at(id).is_expression() == expression;
+    if (!is_new || (expression && dim != Dim::OfSymbol(id))) {
+      return reader_.ErrorAt(
+          at, fmt::format("symbol {} was expected: the table defines every symbol once, in order, "
+                          "and expressions as `let ${} = (...)`",
+                          id, id));
+    }
+  }
+  return reader_.now().begin;
+}
+
 }  // namespace text
 
 absl::Status ParseBlockInto(const std::string& text, size_t offset,
@@ -77,6 +97,11 @@ absl::StatusOr<Type> ParseTypeAt(const std::string& text, size_t offset, const G
 
 absl::StatusOr<Tensor> ParseTensorAt(const std::string& text, size_t offset, const Graph& graph) {
   return text::Parser(text, {}, offset).ParseTensorFor(graph);
+}
+
+absl::StatusOr<size_t> ParseSymbolsAt(const std::string& text, size_t offset,
+                                      const std::shared_ptr<SymbolTable>& symbols) {
+  return text::Parser(text, {}, offset).ParseTable(symbols);
 }
 
 }  // namespace quench

@@ -6,6 +6,7 @@
 #include <absl/status/statusor.h>
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 
@@ -26,5 +27,13 @@ absl::StatusOr<std::map<std::string, Attribute>> ParseAttributesAt(const std::st
 absl::StatusOr<Type> ParseTypeAt(const std::string& text, size_t offset, const Graph& graph);
 // `f32[2] = [1.0, 2.0]`.
 absl::StatusOr<Tensor> ParseTensorAt(const std::string& text, size_t offset, const Graph& graph);
+
+// The line that defines a symbol: `symbol n = input(0, 0) in 1..64`, `let $3 = (2*n + 1)`.
+std::string SymbolText(const SymbolTable& table, SymbolId id);
+
+// The definitions of a whole table, by SymbolText in order of the symbols, read into `symbols`, which
+// is empty: ids stay what they were. Returns the offset of what follows.
+absl::StatusOr<size_t> ParseSymbolsAt(const std::string& text, size_t offset,
+                                      const std::shared_ptr<SymbolTable>& symbols);
 
 }  // namespace quench

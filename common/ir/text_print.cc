@@ -8,6 +8,7 @@
 #include "common/ir/text.h"
 #include "common/ir/text_elements.h"
 #include "common/ir/text_lex.h"
+#include "common/ir/text_parts.h"
 
 namespace quench {
 namespace {
@@ -199,20 +200,9 @@ void Printer::PrintNode(const Graph& graph, const Node& node, int indent) {
 void Printer::PrintSymbols(int indent) {
   const std::vector<bool> used = UsedSymbols(root_);
   for (SymbolId id = 0; id < table_.size(); ++id) {
-    const Symbol& symbol = table_.at(id);
-    const std::string name = table_.ToString(Dim::OfSymbol(id));
-    if (const auto* axis = std::get_if<InputAxis>(&symbol.definition)) {
-      std::string line =
-          fmt::format("symbol {} = input({}, {}) in {}..{}", name, axis->input, axis->axis,
-                      symbol.min, symbol.max == kUnbounded ? "" : std::to_string(symbol.max));
-      if (symbol.multiple_of != 1) line += fmt::format(" multiple {}", symbol.multiple_of);
-      Line(indent, line);
-    } else if (const auto* runtime = std::get_if<RuntimeSize>(&symbol.definition)) {
-      const std::string upper = runtime->upper ? ", " + table_.ToString(*runtime->upper) : "";
-      Line(indent, fmt::format("symbol {} = runtime({}{})", name, Quote(runtime->node), upper));
-    } else if (used[static_cast<size_t>(id)] && table_.IsAbbreviated(id)) {
-      Line(indent, fmt::format("let {} = ({})", name, table_.Definition(id)));
-    }
+    const bool spelled_out = table_.at(id).is_expression() &&
+                             !(used[static_cast<size_t>(id)] && table_.IsAbbreviated(id));
+    if (!spelled_out) Line(indent, SymbolText(table_, id));
   }
 }
 
@@ -256,6 +246,21 @@ void Printer::PrintBlock(const Graph& graph, int indent, bool outermost) {
 }
 
 }  // namespace
+
+std::string SymbolText(const SymbolTable& table, SymbolId id) {
+  const Symbol& symbol = table.at(id);
+  if (symbol.is_expression()) return fmt::format("let ${} = ({})", id, table.Definition(id));
+  const std::string name = table.ToString(Dim::OfSymbol(id));
+  if (const auto* runtime = std::get_if<RuntimeSize>(&symbol.definition)) {
+    const std::string upper = runtime->upper ? ", " + table.ToString(*runtime->upper) : "";
+    return fmt::format("symbol {} = runtime({}{})", name, Quote(runtime->node), upper);
+  }
+  const auto& axis = std::get<InputAxis>(symbol.definition);
+  const std::string line =
+      fmt::format("symbol {} = input({}, {}) in {}..{}", name, axis.input, axis.axis, symbol.min,
+                  symbol.max == kUnbounded ? "" : std::to_string(symbol.max));
+  return symbol.multiple_of == 1 ? line : line + fmt::format(" multiple {}", symbol.multiple_of);
+}
 
 std::string PrintGraph(const Graph& graph, const PrintOptions& options) {
   return Printer(graph, options).Print();

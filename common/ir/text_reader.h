@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,10 @@ class TextReader {
   void set_symbols(std::shared_ptr<SymbolTable> symbols) { symbols_ = std::move(symbols); }
   SymbolTable& symbols() { return *symbols_; }
   const std::shared_ptr<SymbolTable>& shared_symbols() const { return symbols_; }
+  std::optional<Dim> Alias(const std::string& alias) const {
+    const auto found = aliases_.find(alias);
+    return found == aliases_.end() ? std::nullopt : std::optional(found->second);
+  }
   // False when the alias is taken.
   bool AddAlias(const std::string& alias, Dim dim) { return aliases_.emplace(alias, dim).second; }
 

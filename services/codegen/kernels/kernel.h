@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <typeindex>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct Layout {
   bool row_major() const;
   friend bool operator==(const Layout&, const Layout&) = default;
   std::string ToString() const;  // "row-major", "NCHW8c"
+  // The inverse of ToString; nothing for any other text. Axes 0 to 3 in order stand for those of any rank.
+  static std::optional<Layout> Parse(std::string_view text);
 };
 
 // A constant as a kernel wants it. Packing is plain C++ over the mapped source bytes, straight into

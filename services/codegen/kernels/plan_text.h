@@ -2,11 +2,14 @@
 // QUENCH_FIELDS of numbers, enums, dims, and optionals, vectors and structs of these.
 //
 // The text is a JSON object of the fields that differ from a default-constructed plan's; a dim is a number
-// or an expression over the names of the symbol table.
+// or an expression over the names of the symbol table. Floats that JSON cannot write are "inf", "-inf", "nan".
 #pragma once
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -60,6 +63,8 @@ class PlanWriter {
       PlanJson all = PlanJson::array();
       for (const auto& each : value) all.push_back(Json(each));
       return all;
+    } else if constexpr (std::is_floating_point_v<T>) {
+      return std::isfinite(value) ? PlanJson(value) : PlanJson(fmt::format("{}", value));
     } else {
       static_assert(std::is_arithmetic_v<T>);
       return value;
@@ -108,7 +113,7 @@ class PlanReader {
     } else if constexpr (std::is_same_v<T, bool>) {
       json.is_boolean() ? void(value = json.get<bool>()) : Wrong(json, where, "true or false");
     } else if constexpr (std::is_floating_point_v<T>) {
-      json.is_number() ? void(value = json.get<T>()) : Wrong(json, where, "a number");
+      ReadFloat(json, where, value);
     } else {
       json.is_number_integer() ? void(value = json.get<T>()) : Wrong(json, where, "an integer");
     }
@@ -140,6 +145,18 @@ class PlanReader {
       dim = *parsed;
     } else {
       problems_.Add(Annotate(parsed.status(), where));
+    }
+  }
+  template <typename T>
+  void ReadFloat(const PlanJson& json, const std::string& where, T& value) {
+    if (json.is_number()) {
+      value = json.get<T>();
+    } else if (json == "inf" || json == "-inf") {
+      value = std::numeric_limits<T>::infinity() * (json == "inf" ? 1 : -1);
+    } else if (json == "nan") {
+      value = std::numeric_limits<T>::quiet_NaN();
+    } else {
+      Wrong(json, where, "a number, \"inf\", \"-inf\" or \"nan\"");
     }
   }
   template <typename Enum>

@@ -208,6 +208,7 @@ struct ShownValue {
 struct PlacedStorage {
   int storage = -1;
   int64_t offset = 0, bytes = 0;
+  friend bool operator==(const PlacedStorage&, const PlacedStorage&) = default;
 };
 
 struct Program {

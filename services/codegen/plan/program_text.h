@@ -1,7 +1,5 @@
-// Programs as text, and the check that they are legal.
+// Programs as text, which program_parse.h reads.
 #pragma once
-
-#include <absl/status/status.h>
 
 #include <string>
 
@@ -10,14 +8,9 @@
 
 namespace quench::codegen {
 
-// One line for each storage, buffer and step; a step's line has its position, in which the lives of
-// storages are counted. After AssignMemory storages have offsets.
+// First the symbols, whose ids are slots; then one line for each storage, buffer, value and step. A step's
+// line has its position, in which the lives of storages are counted; the steps of a branch or body are
+// indented. After AssignMemory storages have offsets. Loops of kernels and packed weights have no text.
 std::string ProgramText(const Program& program, const SymbolTable& symbols);
-
-// Checks that steps name existing buffers, storages and weights; that buffers lie within storages; that
-// storages of the arena are used within their lives; that a call's plan has as many tasks as it runs; and
-// that two storages that are live at once do not overlap at typical sizes, once placed. Reports all
-// defects at once, as INTERNAL, because programs are our own.
-absl::Status VerifyProgram(const Program& program, size_t weight_entries);
 
 }  // namespace quench::codegen

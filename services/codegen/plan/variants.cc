@@ -9,6 +9,7 @@
 #include "services/codegen/plan/assign.h"
 #include "services/codegen/plan/bands.h"
 #include "services/codegen/plan/program_text.h"
+#include "services/codegen/plan/program_verify.h"
 #include "services/codegen/plan/propose.h"
 #include "services/codegen/targets/resolve.h"
 

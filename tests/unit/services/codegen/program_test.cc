@@ -8,7 +8,9 @@
 #include "common/ops/op.h"
 #include "services/codegen/codegen.h"
 #include "services/codegen/emit/module.h"
+#include "services/codegen/plan/program_parse.h"
 #include "services/codegen/plan/program_text.h"
+#include "services/codegen/plan/program_verify.h"
 #include "services/codegen/plan/variants.h"
 #include "services/codegen/targets/resolve.h"
 #include "tests/support/matchers.h"
@@ -247,6 +249,17 @@ TEST(ProgramTest, BandsFindTheRowsThatTheyRead) {
   EXPECT_THAT(problem({{1, 1, 2}}), HasSubstr("step 3 has tasks 1..2 out of order"));
   EXPECT_THAT(problem({{1, 0, 3}}), HasSubstr("step 3 has tasks 0..3 out of order"));
   EXPECT_THAT(problem({{2, 0, 1}}), HasSubstr("step 3 has tasks 0..1 out of order"));
+}
+
+TEST(ProgramTest, KernelsOfATextHaveNoCode) {
+  SymbolTable symbols;
+  const Program program =
+      ParseProgram("program of 1 positions\n0 call Exp()\n  loops\n", symbols).value();
+  const Target target = ResolveTarget("x86-64-v3").value()[0];
+  const auto module = ModuleBuilder::Create(target).value();
+  const auto kernel = module->Emit(program.steps[0].As<CallStep>()->kernel);
+  EXPECT_EQ(kernel.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(kernel.status().ToString(), HasSubstr("read from a text"));
 }
 
 // ---- which kernels are one ----
