@@ -13,8 +13,7 @@ constexpr std::string_view kAxes = "NCHW", kLanes = "nchw";
 // A number that begins at `at`, which moves behind it; -1 where there is none below 2^20.
 int64_t TakeNumber(std::string_view text, size_t& at) {
   int64_t number = -1;
-  const auto [end, error] =
-      std::from_chars(text.data() + at, text.data() + text.size(), number);
+  const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), number);
   if (error != std::errc() || number < 0 || number >= 1 << 20) return -1;
   at = static_cast<size_t>(end - text.data());
   return number;

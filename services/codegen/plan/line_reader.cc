@@ -93,10 +93,11 @@ absl::StatusOr<int> LineReader::Id(char kind, size_t declared) {
   if (!Take(std::string(1, kind))) return Expected(fmt::format("`{}` and a number", kind));
   QUENCH_ASSIGN_OR_RETURN(const int64_t id, Number(INT32_MAX));
   if (static_cast<size_t>(id) < declared) return static_cast<int>(id);
-  return ErrorAt(begin, declared == 0
-                            ? fmt::format("there is no `{}{}`: none is declared", kind, id)
-                            : fmt::format("there is no `{}{}`: the last one that is declared is `{}{}`",
-                                          kind, id, kind, declared - 1));
+  return ErrorAt(
+      begin, declared == 0
+                 ? fmt::format("there is no `{}{}`: none is declared", kind, id)
+                 : fmt::format("there is no `{}{}`: the last one that is declared is `{}{}`", kind,
+                               id, kind, declared - 1));
 }
 
 // The offset after the string that begins at `at`; the end of the line if it does not end.
@@ -159,9 +160,8 @@ size_t LineReader::EndOfSize() const {
   size_t at = at_ < end_ && text_[at_] == '-' ? skip(at_ + 1) : at_;
   while (true) {
     const size_t end = EndOfOperand(at), next = skip(end);
-    const bool goes_on =
-        next < end_ && (text_[next] == '+' || text_[next] == '*' ||
-                        (text_[next] == '-' && text_.compare(next, 2, "->") != 0));
+    const bool goes_on = next < end_ && (text_[next] == '+' || text_[next] == '*' ||
+                                         (text_[next] == '-' && text_.compare(next, 2, "->") != 0));
     if (end == at || !goes_on) return end;
     at = skip(next + 1);
   }

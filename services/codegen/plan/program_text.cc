@@ -54,8 +54,7 @@ class ProgramPrinter {
 
   std::string Print() {
     Line("program of {} positions{}", program_.num_positions,
-         program_.num_pointers == 0 ? ""
-                                    : fmt::format(" and {} pointers", program_.num_pointers));
+         program_.num_pointers == 0 ? "" : fmt::format(" and {} pointers", program_.num_pointers));
     for (SymbolId id = 0; id < symbols_.size(); ++id) Line("{}", SymbolText(symbols_, id));
     for (size_t i = 0; i < program_.storages.size(); ++i) PrintStorage(i);
     for (size_t i = 0; i < program_.buffers.size(); ++i) {
@@ -162,12 +161,12 @@ class ProgramPrinter {
     const KernelPlan& kernel = call.kernel;
     if (kernel.empty() && call.buffers.empty()) return StepLine(step, "nothing follows");
     const auto first = call.buffers.begin() + call.first_output;
-    std::string line = fmt::format(
-        "call {}({}){}", WordText(kernel.name),
-        Names('b', std::vector<int>(call.buffers.begin(), first)),
-        first == call.buffers.end()
-            ? ""
-            : " -> " + Names('b', std::vector<int>(first, call.buffers.end())));
+    std::string line =
+        fmt::format("call {}({}){}", WordText(kernel.name),
+                    Names('b', std::vector<int>(call.buffers.begin(), first)),
+                    first == call.buffers.end()
+                        ? ""
+                        : " -> " + Names('b', std::vector<int>(first, call.buffers.end())));
     if (!call.packs.empty()) line += ", packs " + Names('w', call.packs, " ");
     if (!kernel.tasks.is(1) || call.parallel)
       line += fmt::format(", {} tasks", DimText(kernel.tasks));

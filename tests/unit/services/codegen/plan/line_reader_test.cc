@@ -72,9 +72,8 @@ TEST(LayoutTest, TextsAreRead) {
   }
   EXPECT_EQ(*Layout::Parse("NCHW8c"), (Layout{1, 8, {}}));
   EXPECT_EQ(*Layout::Parse("NHWC"), (Layout{-1, 1, {0, 2, 3, 1}}));
-  for (const char* text :
-       {"", "NN", "NC8", "8c", "NCHW1c", "NCHW08c", "NCHW8cc", "NCHW8C", "NHWX", "N[7]", "[", "NCHW99999999c",
-        "[-1]", "NCHW", "NCHW[4]"}) {
+  for (const char* text : {"", "NN", "NC8", "8c", "NCHW1c", "NCHW08c", "NCHW8cc", "NCHW8C", "NHWX",
+                           "N[7]", "[", "NCHW99999999c", "[-1]", "NCHW", "NCHW[4]"}) {
     EXPECT_FALSE(Layout::Parse(text).has_value()) << text;
   }
 }

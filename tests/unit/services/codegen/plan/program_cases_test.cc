@@ -75,8 +75,7 @@ TEST(ProgramCasesTest, ProgramsAfterTheirSteps) {
     const size_t divider = text.find(kDivider);
     ASSERT_NE(divider, std::string::npos) << "no line `---`";
     const absl::StatusOr<std::string> result = ResultOf(text.substr(0, divider));
-    const std::string shown =
-        result.ok() ? *result : "error: " + MessageOf(result.status()) + "\n";
+    const std::string shown = result.ok() ? *result : "error: " + MessageOf(result.status()) + "\n";
     EXPECT_EQ(path.filename().string().starts_with("fail_"), !result.ok());
     if (std::getenv("QUENCH_UPDATE_GOLDENS") != nullptr) {
       const std::string updated = text.substr(0, divider) + std::string(kDivider) + shown;
