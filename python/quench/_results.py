@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import json
 import pathlib
@@ -11,24 +12,26 @@ import tempfile
 import uuid as uuids
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 
 from quench._arrays import Array, as_array
+from quench._compile_options import ROWS, CompileOptions
 from quench._facts import Facts
 from quench._gateway import message
 from quench._library import Files
-from quench._messages import messages
 from quench._modules import write_module, write_text
 from quench._steps import Path, Steps, Target, fill_compile_options, fill_sizes, fill_target, numpy_type, one_of
 from quench._wording import near_names
 from quench.engine import Engine
 from quench.errors import InputError
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 LIBRARIES = {"so": "model.so", "obj": "model.o", "a": "model.a"}
 MOST_PREFIX = 255  # bytes
-EMITS = {"so": "SHARED_LIBRARY", "obj": "OBJECT", "a": "ARCHIVE"}
 
 
 def output(done: Mapping[str, Any], step: str, name: str) -> Any:
@@ -38,13 +41,12 @@ def output(done: Mapping[str, Any], step: str, name: str) -> Any:
 class Results(Facts):
     """Methods that leave the module as it is."""
 
-    @near_names
+    @functools.partial(near_names, more=ROWS)
     def compile(self, target: Optional[Target] = None, host: Optional[Target] = None, output_path: Path = "compile_output",
                 opt_level: int = 3, set_float16: bool = False, set_channel_layout: Optional[str] = None, export_ir: bool = False,
                 export_metadata: bool = False, force_overwrite: bool = False, uuid: Optional[str] = None,
                 encrypt_password: Optional[str] = None, *, set_bfloat16: bool = False, recipient: Optional[str] = None, emit: str = "so",
-                winograd: bool = True, float16_sums: bool = True, max_size: Optional[float] = None, class_names: Iterable[str] = (),
-                preprocess: Optional[Mapping[str, Any]] = None, check: str = "auto", prefix: Optional[str] = None) -> pathlib.Path:
+                **options: Unpack[CompileOptions]) -> pathlib.Path:
         """Writes model.so and model.h into the folder; the path of the library.
 
         target: a name of list_target_tags, a target string, or a dict of its keys; "host" is this machine's CPU, and without one the
@@ -57,8 +59,8 @@ class Results(Facts):
         check: "auto", "full" or "no": how much of the library is run beside the interpreter before it is written. The outcome
         is in metadata.json; a library that computes something else is an error.
         prefix: what names in model.h begin with, in capitals; the module's name without it.
-        The rest is called as by `quench compile`."""
-        one_of("emit", emit, EMITS)
+        options: winograd, float16_sums, max_size and others, as docs/compiler.md lists them; they are options of `quench compile`."""
+        one_of("emit", emit, LIBRARIES)
         if uuid is not None and uuid != "random" and not re.fullmatch("[0-9a-fA-F]{32}", str(uuid).replace("-", "")):
             raise InputError(f"uuid is `{uuid}`, must be 32 hex digits like 123e4567-e89b-12d3-a456-426614174000, or `random`")
         files = Files(pathlib.Path(output_path), LIBRARIES[emit], password=encrypt_password, recipient=recipient,
@@ -70,18 +72,15 @@ class Results(Facts):
         passes.options.bfloat16 = set_bfloat16
         request = steps.add("compile", {"module": ("transform", "module")})
         fill_target(request.target, target, host)
-        fill_compile_options(request.options, opt_level=opt_level, set_channel_layout=set_channel_layout, winograd=winograd,
-                             float16_sums=float16_sums, max_size=max_size, class_names=class_names, preprocess=preprocess, check=check,
-                             prefix=prefix)
-        if prefix is None:
+        fill_compile_options(request.options, {"opt_level": opt_level, "set_channel_layout": set_channel_layout, "emit": emit, **options})
+        if options.get("prefix") is None:
             # Behind " (" is how a module of PyTorch's was read; a module as a text has two endings.
             name = self.name.partition(" (")[0].removesuffix(".ir")
             request.options.header_prefix = name if len(name.encode()) <= MOST_PREFIX else ""
-        if check != "no":
+        if options.get("check") != "no":
             request.reference.CopyFrom(self._module)
         request.options.passes.float16 = set_float16
         request.options.passes.bfloat16 = set_bfloat16
-        request.options.emit = messages().enum("quench.codegen.v1.Emit", f"EMIT_{EMITS[emit]}")
         last = "compile"
         if uuid is not None:
             uuid = str(uuids.uuid4()) if uuid == "random" else str(uuid)

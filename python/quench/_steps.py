@@ -12,6 +12,7 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
+from quench._compile_options import ROWS
 from quench._gateway import message
 from quench._messages import messages
 from quench.errors import InputError
@@ -167,29 +168,36 @@ def fill_target(request: Any, target: Optional[Target], host: Optional[Target] =
         request.host.l2_bytes = _cache_bytes("SC_LEVEL2_CACHE_SIZE")
 
 
-def fill_compile_options(options: Any, *, opt_level: int = 3, set_channel_layout: Optional[str] = None, winograd: bool = True,
-                         float16_sums: bool = True, max_size: Optional[float] = None, class_names: Iterable[str] = (),
-                         preprocess: Optional[Mapping[str, Any]] = None, check: str = "auto", prefix: Optional[str] = None) -> None:
-    """Fills a quench.codegen.v1.CompileOptions; options are named as in `quench compile`."""
-    options.opt_level = whole("opt_level", opt_level, 0, 4)
-    if set_channel_layout is not None:
-        layout = one_of("set_channel_layout", set_channel_layout, ("first", "last"))
-        options.channel_layout = messages().enum("quench.codegen.v1.ChannelLayout", f"CHANNEL_LAYOUT_{layout.upper()}")
-    options.no_winograd = not winograd
-    options.no_float16_sums = not float16_sums
-    if max_size is not None:
-        options.max_size = real("max_size", max_size)
-    chosen = one_of("check", check, ("auto", "full", "no"))
-    options.check = messages().enum("quench.codegen.v1.Check", f"CHECK_{'UNSPECIFIED' if chosen == 'auto' else chosen.upper()}")
-    options.class_names.extend(class_names)
-    if preprocess is not None:
-        if not isinstance(preprocess, Mapping):
-            raise InputError(f"preprocess is {preprocess!r:.100}, must be a dict")
-        options.preprocessing = json.dumps(dict(preprocess))
-    if prefix is not None:
-        if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", prefix):
-            raise InputError(f"prefix is `{prefix}`, must be letters, digits and `_`, a letter first")
-        options.header_prefix = prefix
+def _prefix(keyword: str, value: str) -> str:
+    if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", value):
+        raise InputError(f"{keyword} is `{value}`, must be letters, digits and `_`, a letter first")
+    return value
+
+
+def fill_compile_options(options: Any, given: Mapping[str, Any]) -> None:
+    """Fills a quench.codegen.v1.CompileOptions from keywords of IR.compile; None is the default."""
+    for keyword, value in given.items():
+        row = ROWS[keyword]
+        kind, field = row["kind"], row["field"]
+        if kind == "int":
+            setattr(options, field, whole(keyword, value, row["low"], row["high"]))
+        elif value is None:
+            continue
+        elif kind == "switch":
+            setattr(options, field, not value)
+        elif kind == "double":
+            setattr(options, field, real(keyword, value))
+        elif kind == "choice":
+            enumerator = row["choices"][one_of(keyword, value, row["choices"])]
+            setattr(options, field, options.DESCRIPTOR.fields_by_name[field].enum_type.values_by_name[enumerator].number)
+        elif kind == "names":
+            getattr(options, field).extend(value)
+        elif kind == "json":
+            if not isinstance(value, Mapping):
+                raise InputError(f"{keyword} is {value!r:.100}, must be a dict")
+            setattr(options, field, json.dumps(dict(value)))
+        else:
+            setattr(options, field, _prefix(keyword, value) if keyword == "prefix" else value)
 
 
 def fill_quantize_options(options: Any, *, activation_dtype: str = "int8", kernel_dtype: Optional[str] = None,

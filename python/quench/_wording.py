@@ -62,12 +62,13 @@ def check_names(function: str, given: Iterable[str], known: Iterable[str]) -> No
                         f"it takes {', '.join(f'`{each}`' for each in known)}")
 
 
-def near_names(function: Function) -> Function:
-    """The function, whose TypeError for a keyword that it does not have says which one is near."""
+def near_names(function: Function, more: Iterable[str] = ()) -> Function:
+    """The function, whose TypeError for a keyword that it does not have says which one is near. `more`: keywords that it takes
+    beside its parameters."""
     keywords = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     owner, _, name = function.__qualname__.rpartition(".")
     name = owner if name == "__init__" else name
-    known = {each.name for each in inspect.signature(function).parameters.values() if each.kind in keywords} - {"self"}
+    known = {each.name for each in inspect.signature(function).parameters.values() if each.kind in keywords} - {"self"} | set(more)
 
     @functools.wraps(function)
     def checked(*arguments: Any, **named: Any) -> Any:

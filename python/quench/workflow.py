@@ -7,12 +7,14 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional, Union
 
+from quench._compile_options import ROWS
 from quench._gateway import WORKFLOWS, Gateway, error_of, message
 from quench._library import encrypt
 from quench._messages import messages
 from quench._modules import is_module, upload_module
 from quench._steps import Path, Target, element_type, fill_compile_options, fill_quantize_options, fill_target
 from quench._uploads import Uploads
+from quench._wording import check_names
 from quench.errors import InputError, OutputExistsError
 from quench.ir import IR
 
@@ -118,9 +120,8 @@ class Batches(Uploads):
         """Every model with every set of options for every target, as one workflow.
 
         models: files or modules, by names or with names of their own. targets: as IR.compile takes them. options: sets by their names
-        of what IR.compile takes (opt_level, set_float16, set_bfloat16, set_channel_layout, winograd, float16_sums, max_size,
-        class_names, preprocess, check, prefix), with `batch`, and with `quantize`: what IR.quantize takes, with `data` and `images` as
-        IR.calibrate takes them. load: of all models, `format`, `opset`, `shapes` and `dtypes`. fail_fast: one failure ends everything."""
+        of what IR.compile takes (opt_level, set_float16, set_bfloat16, set_channel_layout and its `options`), with `batch`, and with
+        `quantize`: what IR.quantize takes, with `data` and `images` as IR.calibrate takes them. load: of all models, `format`, `opset`, `shapes` and `dtypes`. fail_fast: one failure ends everything."""
         spec = message("quench.gateway.v1.WorkflowSpec")(title=title, fail_fast=fail_fast)
         batch = spec.compile
         _fill_models(self, batch, models, load or {})
@@ -201,7 +202,8 @@ def _fill_choice(client: Uploads, choice: Any, chosen: dict[str, Any]) -> None:
     choice.passes.batch = chosen.pop("batch", 0)
     choice.passes.float16 = chosen.pop("set_float16", False)
     choice.passes.bfloat16 = chosen.pop("set_bfloat16", False)
-    fill_compile_options(choice.compile_options, **chosen)
+    check_names("compile_batch", chosen, ROWS.keys() - {"emit"})  # Workflow.download knows shared libraries alone
+    fill_compile_options(choice.compile_options, chosen)
     if quantize is None:
         return
     how = dict(quantize)

@@ -251,19 +251,29 @@ Option Options::Declare(CLI::Option* option) const {
   return added;
 }
 
-template <typename T>
-Option Options::Add(const std::string& names, T& value, const std::string& help,
-                    const std::string& shown) const {
-  CLI::Option* option = app_->add_option(names, value, help);
+Option Options::DeclareValue(CLI::Option* option, const std::string& shown) const {
   option->option_text(shown);
   option->check([](const std::string& text) {
     return std::string(text.empty() ? "the value is empty" : "");
   });
-  using Held = typename Held<T>::Type;
-  if constexpr (std::is_arithmetic_v<Held>) option->check(NumberProblem<Held>);
   // One value each time: the next word may be a positional.
   if (option->nonpositional()) option->allow_extra_args(false);
   return Declare(option);
+}
+
+template <typename T>
+Option Options::Add(const std::string& names, T& value, const std::string& help,
+                    const std::string& shown) const {
+  CLI::Option* option = app_->add_option(names, value, help);
+  const Option added = DeclareValue(option, shown);
+  using Held = typename Held<T>::Type;
+  if constexpr (std::is_arithmetic_v<Held>) option->check(NumberProblem<Held>);
+  return added;
+}
+
+Option Options::Add(const std::string& names, const std::function<void(const std::string&)>& given,
+                    const std::string& help, const std::string& shown) const {
+  return DeclareValue(app_->add_option_function<std::string>(names, given, help), shown);
 }
 
 using Text = const std::string&;

@@ -71,6 +71,9 @@ class Options {
   template <typename T>
   Option Add(const std::string& names, T& value, const std::string& help,
              const std::string& shown = "") const;
+  // Calls `given` with the text, once it is known to be one that the option's rules allow.
+  Option Add(const std::string& names, const std::function<void(const std::string&)>& given,
+             const std::string& help, const std::string& shown = "") const;
   Option Flag(const std::string& names, bool& value, const std::string& help) const;
   // Calls `given` if the flag is there.
   Option Flag(const std::string& names, const std::function<void()>& given,
@@ -96,6 +99,7 @@ class Options {
   void Examples(const std::string& text) const;
 
  private:
+  Option DeclareValue(CLI::Option* option, const std::string& shown) const;
   Option Declare(CLI::Option* option) const;
 
   CLI::App* app_;

@@ -26,6 +26,8 @@
 #include "services/codegen/header.h"
 #include "services/codegen/link/link.h"
 #include "services/codegen/object/weights.h"
+#include "services/codegen/options/checks.h"
+#include "services/codegen/options/uuid_text.h"
 #include "services/codegen/package.h"
 #include "services/codegen/plan/arena_buffers.h"
 #include "services/codegen/plan/variants.h"
@@ -38,39 +40,9 @@ constexpr char kProducer[] = "quench " QUENCH_VERSION;
 
 absl::Status CheckChoices(const CompileOptions& options) {
   StatusCollector problems;
-  if (options.opt_level < 0 || options.opt_level > 4) {
-    problems.Add(InvalidArgument("opt level is {}, it must be 0 to 4", options.opt_level));
-  } else if ((options.opt_level == 4) != options.measured.has_value()) {
+  problems.Add(CheckOptions(options));
+  if ((options.opt_level == 4) != options.measured.has_value())
     problems.Add(InvalidArgument("measurements belong to opt level 4, and to no other"));
-  }
-  if (!(options.max_size >= 1)) {  // nor NaN
-    problems.Add(InvalidArgument("max size is {}, it must be 1 or more", options.max_size));
-  }
-  if (!options.channel_layout.empty() && options.channel_layout != "first" &&
-      options.channel_layout != "last") {
-    problems.Add(InvalidArgument("channel layout is `{}`, it must be `first` or `last`",
-                                 options.channel_layout));
-  }
-  constexpr size_t kMostNames = 100'000, kMostName = 1024, kMostPreprocessing = 64 << 10;
-  const auto too_long = [](const std::string& name) {
-    return name.size() > kMostName || name.find('\0') != std::string::npos;
-  };
-  if (options.class_names.size() > kMostNames ||
-      std::any_of(options.class_names.begin(), options.class_names.end(), too_long)) {
-    problems.Add(
-        InvalidArgument("there are {} names of classes, at most {} of {} bytes are recorded",
-                        options.class_names.size(), kMostNames, kMostName));
-  }
-  if (options.preprocessing.size() > kMostPreprocessing ||
-      options.preprocessing.find('\0') != std::string::npos) {
-    problems.Add(InvalidArgument("preprocessing has {} bytes, at most {} are recorded, none zero",
-                                 options.preprocessing.size(), kMostPreprocessing));
-  }
-  if (options.header_prefix.size() > kMostPrefix) {
-    problems.Add(
-        InvalidArgument("the prefix of the header's names has {} bytes, at most {} are taken",
-                        options.header_prefix.size(), kMostPrefix));
-  }
   return problems.Finish();
 }
 
@@ -93,23 +65,10 @@ absl::Status CheckInterface(const Graph& graph) {
 }
 
 // Version 8 (RFC 9562: custom) from what decides the bytes.
-std::string DerivedUuid(const std::string& fingerprint, const CompileOptions& options, Emit emit,
+std::string DerivedUuid(const std::string& fingerprint, CompileOptions options, Emit emit,
                         const ResolvedTarget& resolved) {
-  std::string text =
-      fmt::format("{} {} {} {} {} {}", kProducer, fingerprint, options.opt_level,
-                  options.channel_layout, static_cast<int>(emit), options.taps != Taps::kNone);
-  if (options.taps == Taps::kRunningCode) text += " running-code";
-  if (!options.winograd) text += " no-winograd";
-  if (!options.half_sums) text += " no-float16-sums";
-  text += fmt::format(" max-size {}", options.max_size);
-  if (options.measured) {
-    text += fmt::format(" rank {}", options.measured->rank);
-    for (const auto& [candidate, time] : options.measured->microseconds)
-      text += fmt::format(" {} {}", candidate, time);
-  }
-  for (const std::string& pass : options.passes.disabled) text += " no-" + pass;
-  for (const std::string& name : options.class_names) text += " class " + name;
-  text += " " + options.preprocessing;
+  options.emit = emit;
+  std::string text = fmt::format("{} {}{}", kProducer, fingerprint, UuidText(options));
   for (const Target& target : resolved.variants)
     text += fmt::format(" {} {} {} {} {}", target.triple, target.cpu, target.features,
                         target.l1_bytes, target.l2_bytes);
@@ -320,7 +279,7 @@ class Compiler {
   }
 
   absl::Status Check(double seconds) {
-    if (options_.check.mode == CheckMode::kNo) return absl::OkStatus();
+    if (options_.check == CheckMode::kNo) return absl::OkStatus();
     report_.check.emplace();
     if (options_.taps != Taps::kNone) {
       report_.check->reason = "builds with taps show their values, and others check them";
@@ -337,14 +296,14 @@ class Compiler {
       QUENCH_RETURN_IF_ERROR(LinkShared(variants_[0].target, objects_, "checked", library));
     }
     context_.Report({"check", "", 0, 1});
-    const Graph& source = options_.check.source == nullptr ? source_ : *options_.check.source;
+    const Graph& source = options_.check_source == nullptr ? source_ : *options_.check_source;
     QUENCH_ASSIGN_OR_RETURN(report_.check, CheckLibrary({.library = library,
                                                          .source = source,
                                                          .variants = variants_,
                                                          .passes = options_.passes,
                                                          .target = ToString(resolved_.spec),
-                                                         .mode = options_.check.mode,
-                                                         .on_mismatch = options_.check.on_mismatch,
+                                                         .mode = options_.check,
+                                                         .on_mismatch = options_.on_mismatch,
                                                          .compile_seconds = seconds},
                                                         context_));
     return absl::OkStatus();

@@ -15,7 +15,6 @@ struct HeaderFacts {
   std::string prefix;      // see HeaderPrefix
 };
 
-constexpr size_t kMostPrefix = 255;  // bytes
 // Prefix of macros for a model called `name`: an upper-case C identifier that is not reserved, so that one program can
 // include the headers of several models. `MODEL` if no character of the name is left.
 std::string HeaderPrefix(const std::string& name);

@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "common/runner/runner.h"
 #include "services/codegen/kernels/typical_sizes.h"
+#include "services/codegen/options/checks.h"
 #include "services/codegen/targets/resolve.h"
 
 namespace quench::codegen {
@@ -48,7 +49,7 @@ class Measurer {
         seconds_(options.tune_seconds),
         context_(context) {
     options_.measured.emplace();
-    options_.check.mode = CheckMode::kNo;
+    options_.check = CheckMode::kNo;
   }
 
   absl::StatusOr<CompileReport> Run(const std::filesystem::path& library,
@@ -200,7 +201,7 @@ class Measurer {
 
   const Graph& graph_;
   CompileOptions options_;
-  const CheckOptions check_;  // of the build that is kept
+  const CheckMode check_;  // of the build that is kept
   const double seconds_;
   const StepContext& context_;
   const Clock::time_point start_ = Clock::now();
@@ -218,10 +219,7 @@ absl::StatusOr<CompileReport> CompileMeasured(const Graph& graph, const CompileO
                                               const std::filesystem::path& header,
                                               const StepContext& context) {
   if (options.opt_level != 4) return Compile(graph, options, library, header, context);
-  if (!(options.tune_seconds >= kLeastTuneSeconds && options.tune_seconds <= kMostTuneSeconds)) {
-    return InvalidArgument("kernels are measured for {} seconds, must be {} to {}",
-                           options.tune_seconds, kLeastTuneSeconds, kMostTuneSeconds);
-  }
+  QUENCH_RETURN_IF_ERROR(CheckOptions(options));  // before anything is built
   return Measurer(graph, options, context).Run(library, header);
 }
 

@@ -5,6 +5,7 @@
 #include "quench/codegen/v1/codegen.grpc.pb.h"
 #include "services/codegen/codegen.h"
 #include "services/codegen/measure.h"
+#include "services/codegen/options_proto.h"
 #include "services/codegen/package.h"
 #include "services/codegen/report_proto.h"
 #include "services/codegen/targets/resolve.h"
@@ -41,100 +42,36 @@ absl::StatusOr<passes::PassOptions> PassesOf(const step::v1::PassOptions& asked)
   return options;
 }
 
-absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
-  CompileOptions options;
-  const pb::CompileOptions& asked = request.options();
-  options.target = request.target().name();
-  if (options.target.empty()) return FieldError("target.name", "missing; ListTargets has them");
-  options.host_target = request.target().host_target();
-  QUENCH_RETURN_IF_ERROR(CheckStrings(options));
+// The client's CPU, if the target is about it.
+absl::Status TakeCaller(const pb::Target& target, CompileOptions& options) {
   const bool needs_caller = NeedsCaller(options.target) || NeedsCaller(options.host_target);
-  if (needs_caller && !request.target().has_host()) {
+  if (needs_caller && !target.has_host()) {
     return FieldError("target.host",
                       "missing: `host`, or a string without a triple, is about the caller's CPU, "
                       "which must be described");
   }
-  if (!needs_caller && request.target().has_host()) {
+  if (!needs_caller && target.has_host()) {
     return FieldError("target.host", fmt::format("given with target `{}`, which says all itself",
                                                  options.target.substr(0, 64)));
   }
-  if (needs_caller) {
-    const pb::Cpu& cpu = request.target().host();
-    options.caller = HostCpu{cpu.machine(),
-                             {cpu.features().begin(), cpu.features().end()},
-                             cpu.l1_bytes(),
-                             cpu.l2_bytes()};
-  }
-  options.winograd = !asked.no_winograd();
-  options.half_sums = !asked.no_float16_sums();
-  if (asked.has_max_size()) options.max_size = asked.max_size();
-  if (asked.has_opt_level()) options.opt_level = asked.opt_level();
-  if (asked.has_tune_seconds()) {
-    if (options.opt_level != 4)
-      return FieldError("options.tune_seconds", "given without opt_level 4, which it is about");
-    options.tune_seconds = asked.tune_seconds();
-  }
-  switch (asked.channel_layout()) {
-    case pb::CHANNEL_LAYOUT_UNSPECIFIED:
-      break;
-    case pb::CHANNEL_LAYOUT_FIRST:
-      options.channel_layout = "first";
-      break;
-    case pb::CHANNEL_LAYOUT_LAST:
-      options.channel_layout = "last";
-      break;
-    default:
-      return FieldError("options.channel_layout",
-                        fmt::format("{} is not a layout", int{asked.channel_layout()}));
-  }
-  switch (asked.emit()) {
-    case pb::EMIT_UNSPECIFIED:
-      break;
-    case pb::EMIT_SHARED_LIBRARY:
-      options.emit = Emit::kSharedLibrary;
-      break;
-    case pb::EMIT_OBJECT:
-      options.emit = Emit::kObject;
-      break;
-    case pb::EMIT_ARCHIVE:
-      options.emit = Emit::kArchive;
-      break;
-    default:
-      return FieldError("options.emit", fmt::format("{} is not an output", int{asked.emit()}));
-  }
-  switch (asked.tap_values()) {
-    case pb::TAP_VALUES_UNSPECIFIED:
-    case pb::TAP_VALUES_MODEL:
-      if (asked.taps()) options.taps = Taps::kModelValues;
-      break;
-    case pb::TAP_VALUES_RUNNING_CODE:
-      if (asked.taps()) options.taps = Taps::kRunningCode;
-      break;
-    default:
-      return FieldError("options.tap_values",
-                        fmt::format("{} is not a choice of values", int{asked.tap_values()}));
-  }
-  if (asked.tap_values() != pb::TAP_VALUES_UNSPECIFIED && !asked.taps())
-    return FieldError("options.tap_values", "given without `taps`, which it is about");
-  switch (asked.check()) {
-    case pb::CHECK_UNSPECIFIED:
-    case pb::CHECK_AUTO:
-      options.check.mode = asked.taps() ? CheckMode::kNo : CheckMode::kAuto;
-      break;
-    case pb::CHECK_FULL:
-      if (asked.taps())
-        return FieldError("options.check", "full, and builds with `taps` are not checked");
-      options.check.mode = CheckMode::kFull;
-      break;
-    case pb::CHECK_NO:
-      break;
-    default:
-      return FieldError("options.check", fmt::format("{} is not an extent", int{asked.check()}));
-  }
-  options.class_names = {asked.class_names().begin(), asked.class_names().end()};
-  options.preprocessing = asked.preprocessing();
-  options.header_prefix = asked.header_prefix();
-  QUENCH_ASSIGN_OR_RETURN(options.passes, PassesOf(asked.passes()));
+  if (!needs_caller) return absl::OkStatus();
+  const pb::Cpu& cpu = target.host();
+  options.caller = HostCpu{cpu.machine(),
+                           {cpu.features().begin(), cpu.features().end()},
+                           cpu.l1_bytes(),
+                           cpu.l2_bytes()};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CompileOptions> OptionsOf(const pb::CompileRequest& request) {
+  if (request.target().name().empty())
+    return FieldError("target.name", "missing; ListTargets has them");
+  QUENCH_ASSIGN_OR_RETURN(CompileOptions options, FromProto(request.options()));
+  options.target = request.target().name();
+  options.host_target = request.target().host_target();
+  QUENCH_RETURN_IF_ERROR(CheckStrings(options));
+  QUENCH_RETURN_IF_ERROR(TakeCaller(request.target(), options));
+  QUENCH_ASSIGN_OR_RETURN(options.passes, PassesOf(request.options().passes()));
   return options;
 }
 
@@ -156,10 +93,10 @@ absl::StatusOr<pb::CompileResult> CompileStep(const pb::CompileRequest& request,
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           steps::LoadModule(request.module(), "module", place.blobs));
   Graph reference;
-  if (request.has_reference() && options.check.mode != CheckMode::kNo) {
+  if (request.has_reference() && options.check != CheckMode::kNo) {
     QUENCH_ASSIGN_OR_RETURN(reference,
                             steps::LoadModule(request.reference(), "reference", place.blobs));
-    options.check.source = &reference;
+    options.check_source = &reference;
   }
   QUENCH_ASSIGN_OR_RETURN(const Emit emit, WhatToEmit(options));
   const std::filesystem::path library = place.scratch / LibraryName(emit);

@@ -3,6 +3,7 @@
 
 import importlib.machinery
 import importlib.util
+import os
 import re
 import textwrap
 import unittest
@@ -63,6 +64,23 @@ def text_files():
                 yield path, path.read_text()
             except UnicodeDecodeError:
                 continue
+
+
+def compile_options():
+    """Rows of options.def, as the Python package has them."""
+    spec = importlib.util.spec_from_file_location("stage", ROOT / "python/stage.py")
+    stage = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(stage)
+    return stage.compile_options("cc")
+
+
+def option_line(row):
+    """A row of options.def in the table of docs/compiler.md."""
+    number = f"{row['low']} to {row['high']}" if row["high"] is not None else f"{row['low']} or more"
+    values = {"switch": "switch", "choice": ", ".join(f"`{name}`" for name in row["choices"]), "text": "a text", "names": "names, one per line",
+              "json": "a JSON object"}.get(row["kind"], f"{number} (default {row['default']})")
+    keyword = f"`{row['keyword']}=False`" if row["kind"] == "switch" else f"`{row['keyword']}`"
+    return f"| `{row['flag']}` | `{row['field']}` | {keyword} | {values} | {'yes' if row['uuid'] else 'no'} |\n"
 
 
 def layers():
@@ -216,6 +234,15 @@ class Compiler(unittest.TestCase):
         self.assertIn("fuse_groups", names)
         self.assertIn("conv", names)
         self.assertEqual([], [name for name in names if f"`{name}`" not in self.PAGE])
+
+    def test_every_option_of_a_compilation(self):
+        """QUENCH_UPDATE_GOLDENS=1 rewrites the table."""
+        expected = "".join(map(option_line, compile_options()))
+        table = re.search(r"^\| `quench compile` \| field .*\n\|[-|]+\n((?:\|.*\n)*)", self.PAGE, re.M)
+        if os.environ.get("QUENCH_UPDATE_GOLDENS"):
+            (ROOT / "docs/compiler.md").write_text(self.PAGE[:table.start(1)] + expected + self.PAGE[table.end(1):])
+        else:
+            self.assertEqual(expected, table[1])
 
 
 class Quantizing(unittest.TestCase):

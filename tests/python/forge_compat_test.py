@@ -442,7 +442,7 @@ class ForgeCompatTest(unittest.TestCase):
             self.assertEqual(ir.input_shapes, [image.shape])  # images go in as they did
             with mock.patch("quench._results.fill_compile_options", wraps=forge._results.fill_compile_options) as filled:
                 made[layout] = ir.compile(output_path=self.out(layout), uuid=UUID)
-            self.assertEqual(filled.call_args.kwargs["set_channel_layout"], {"NCHW": "first", "NHWC": "last"}[layout])
+            self.assertEqual(filled.call_args.args[1]["set_channel_layout"], {"NCHW": "first", "NHWC": "last"}[layout])
             np.testing.assert_allclose(forge.Engine(made[layout]).infer(image)[0], expected, atol=1e-5)
         self.assertEqual(forge.RelayModule.from_keras(path)._layout, "first")
         self.assertEqual(pickle.loads(pickle.dumps(ir))._layout, "last")

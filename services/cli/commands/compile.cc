@@ -15,6 +15,7 @@
 #include "common/ir/hash.h"
 #include "common/runtime/crypto.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/compile_options.h"
 #include "services/cli/compile_summary.h"
 #include "services/cli/encryption.h"
 #include "services/cli/evidence.h"
@@ -28,6 +29,7 @@
 #include "services/cli/runtime/runtime_files.h"
 #include "services/codegen/header.h"
 #include "services/codegen/measure.h"
+#include "services/codegen/options/rows.h"
 #include "services/codegen/package.h"
 #include "services/codegen/targets/resolve.h"
 #include "services/quantizer/statistics_file.h"
@@ -69,11 +71,8 @@ struct CompileArgs {
   std::shared_ptr<ModelOptions> model = std::make_shared<ModelOptions>();
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();
   codegen::CompileOptions codegen;
-  std::string check = "auto", format = "text";
-  bool no_winograd = false, no_float16_sums = false;
-  double tune_seconds = 0;  // 0: not given
+  std::string format = "text";
   std::string output = "./compile_output";
-  std::string emit;
   std::string class_names, preprocess;  // files
   std::string stop_after;
   // Not quantized when `quantize` is empty.
@@ -195,9 +194,9 @@ absl::StatusOr<Made> MakeHere(const CompileArgs& args, const QuantizeJob& job,
                           passes::RunPipeline(*std::move(made.graph), pass_options, context));
   if (!args.stop_after.empty()) return made;
   codegen::CompileOptions options = args.codegen;
-  options.check.source = &source;
+  options.check_source = &source;
   absl::StatusOr<fs::path> evidence = fs::path();  // where a check leaves it
-  options.check.on_mismatch = [&](const codegen::CheckEvidence& found) {
+  options.on_mismatch = [&](const codegen::CheckEvidence& found) {
     evidence = WriteEvidence(found, ParentOf(args));
   };
   options.passes = PassOptionsOf(*args.model);
@@ -331,16 +330,6 @@ absl::Status ResolveTargets(CompileArgs& args) {
   QUENCH_RETURN_IF_ERROR(ReadFacts(args));
   if (args.codegen.header_prefix.empty())
     args.codegen.header_prefix = DefaultPrefix(args.model->model);
-  args.codegen.winograd = !args.no_winograd;
-  args.codegen.half_sums = !args.no_float16_sums;
-  if (args.tune_seconds > 0) args.codegen.tune_seconds = args.tune_seconds;
-  args.codegen.check.mode = args.check == "no"     ? codegen::CheckMode::kNo
-                            : args.check == "full" ? codegen::CheckMode::kFull
-                                                   : codegen::CheckMode::kAuto;
-  args.codegen.emit = args.emit == "so"    ? codegen::Emit::kSharedLibrary
-                      : args.emit == "obj" ? codegen::Emit::kObject
-                      : args.emit == "a"   ? codegen::Emit::kArchive
-                                           : codegen::Emit::kByTarget;
   const absl::StatusOr<codegen::Emit> emit = codegen::WhatToEmit(args.codegen);
   if (!emit.ok()) return UsageError(emit.status());
   args.codegen.emit = *emit;
@@ -381,9 +370,6 @@ Plan PlanOf(const CompileArgs& args) {
 absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   PlanProgress(PlanOf(args));
   QUENCH_RETURN_IF_ERROR(KindOf(args.model->model).status());
-  if (args.tune_seconds > 0 && args.codegen.opt_level != 4) {
-    return InvalidArgument("--tune-seconds needs --opt-level 4, not {}", args.codegen.opt_level);
-  }
   if (UsesGateway(*args.gateway)) QUENCH_RETURN_IF_ERROR(BeginThere());
   QUENCH_RETURN_IF_ERROR(UsageError(CheckQuantization(args)));
   if (args.model->float16 && !args.job.calibration.empty()) {
@@ -519,24 +505,16 @@ void AddOutputs(const Options& options, const std::shared_ptr<CompileArgs>& args
   options.Flag("--export-metadata", args->export_metadata, "Also write metadata.json");
   options.Flag("--export-ir", args->export_ir, "Also write model.ir.txt");
   AddWeightsFlag(rare, args->external_weights, {"--export-ir", "--stop-after"});
-  options.Add("--class-names", args->class_names,
-              "File with one class name per line, stored in the library", "FILE");
-  options.Add(
-      "--preprocess", args->preprocess,
-      "File with a JSON object that describes how inputs are prepared, stored in the library",
-      "FILE");
+  const codegen::OptionRow &names = codegen::OptionRowOf("class_names"),
+                           &preprocessing = codegen::OptionRowOf("preprocessing");
+  options.Add(names.flag, args->class_names, names.help, names.value);
+  options.Add(preprocessing.flag, args->preprocess, preprocessing.help, preprocessing.value);
   rare.Add("--uuid", args->codegen.uuid,
            "UUID of the library (default: derived from model and options, so that equal requests "
            "give identical bytes)",
            "U|random");
-  rare.Add("--prefix", args->codegen.header_prefix,
-           "Prefix of all names in model.h, in capitals, so that one program can include the "
-           "headers of several models",
-           "NAME (default the model's name)");
+  AddCompileOptions(options, "Output", args->codegen);
   options.AddRule([args] { return PrefixProblem(args->codegen.header_prefix); });
-  rare.Add("--emit", args->emit, "Output a shared library, an object file or a static archive",
-           "so|obj|a (default so, with system-lib a)")
-      .OneOf({"so", "obj", "a"});
   AddEncryptFlags(options, args->encryption);
 }
 
@@ -547,48 +525,25 @@ void AddCode(const Options& options, const std::shared_ptr<CompileArgs>& args) {
       "CPU to compile for: a name from `quench targets`, a target string (`llvm -mtriple=... "
       "-mcpu=... -mattr=...`), JSON with the same keys, or a file that contains one",
       "T (default host)");
-  options
-      .Add("--opt-level", args->codegen.opt_level,
-           "0 reference loops, 1 vectorized loops, 2 micro-kernels, 3 fusion and layout choice, 4 "
-           "kernels chosen by timing them on this CPU",
-           "0|1|2|3|4 (default 3)")
-      .Range(0, 4);
+  args->codegen.check = codegen::CheckMode::kAuto;
+  AddCompileOptions(options, "Common", args->codegen);
   AddFormat(options, args->format);
   rare.Add("--host", args->codegen.host_target,
            "CPU of the machine that will load the library, in the form of --target: an error if it "
            "could not run the library",
            "T");
-  rare.Add("--tune-seconds", args->tune_seconds,
-           "Approximate time to spend on timing kernels (with --opt-level 4)", "S (default 60)")
-      .Range(codegen::kLeastTuneSeconds, codegen::kMostTuneSeconds);
-  rare.Add(
-          "--channel-layout", args->codegen.channel_layout,
-          "Position of channels in images: first (NCHW) or last (NHWC) (default: chosen per layer)",
-          "first|last")
-      .OneOf({"first", "last"});
-  rare.Flag("--no-winograd", args->no_winograd,
-            "Do not use Winograd convolutions: more accurate, smaller weights, slower");
-  rare.Flag("--no-float16-sums", args->no_float16_sums,
-            "Accumulate f16 products in f32 even if the CPU can add f16: more accurate, slower");
-  rare.Add("--max-size", args->codegen.max_size,
-           "Limit on the size of the weights, relative to the model's: some convolutions are "
-           "faster with an extra, rearranged copy",
-           "RATIO (default 1.35)")
-      .AtLeast(1);
-  rare.Add("--check", args->check,
-           "Compare the library with the interpreter on one sample before writing it. auto: as "
-           "much as fits in 1 s or 30 % of the compile time; full: everything; no: nothing",
-           "auto|full|no (default auto)")
-      .OneOf({"auto", "full", "no"});
+  AddCompileOptions(options, "Code", args->codegen);
   std::vector<std::string> names;
   for (const passes::PassInfo& pass : passes::AllPasses()) names.emplace_back(pass.name);
+  std::vector<std::string> others = {"--target",          "--host",     "--encrypt",
+                                     "--recipient",       "--uuid",     "--with-runtime",
+                                     "--export-metadata", "--export-ir"};
+  const std::vector<std::string> more = CompileOptionNames();
+  others.insert(others.end(), more.begin(), more.end());
   rare.Add("--stop-after", args->stop_after,
            "Stop after this pass and write model.ir.txt instead of a library", "PASS")
       .OneOf(names)
-      .Excludes({"--target", "--host", "--encrypt", "--recipient", "--class-names", "--preprocess",
-                 "--opt-level", "--tune-seconds", "--channel-layout", "--no-winograd",
-                 "--no-float16-sums", "--max-size", "--uuid", "--prefix", "--emit", "--check",
-                 "--with-runtime", "--export-metadata", "--export-ir"});
+      .Excludes(others);
 }
 
 }  // namespace

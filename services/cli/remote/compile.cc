@@ -4,37 +4,12 @@
 #include "services/cli/remote/client.h"
 #include "services/cli/remote/model.h"
 #include "services/cli/remote/quantize.h"
+#include "services/codegen/options_proto.h"
 #include "services/codegen/package.h"
 #include "services/codegen/report_proto.h"
 
 namespace quench::cli {
 namespace {
-
-codegen::v1::Emit EmitOf(codegen::Emit emit) {
-  switch (emit) {
-    case codegen::Emit::kByTarget:
-      return codegen::v1::EMIT_UNSPECIFIED;
-    case codegen::Emit::kSharedLibrary:
-      return codegen::v1::EMIT_SHARED_LIBRARY;
-    case codegen::Emit::kObject:
-      return codegen::v1::EMIT_OBJECT;
-    case codegen::Emit::kArchive:
-      return codegen::v1::EMIT_ARCHIVE;
-  }
-  return codegen::v1::EMIT_UNSPECIFIED;
-}
-
-codegen::v1::Check CheckOf(codegen::CheckMode mode) {
-  switch (mode) {
-    case codegen::CheckMode::kNo:
-      return codegen::v1::CHECK_NO;
-    case codegen::CheckMode::kFull:
-      return codegen::v1::CHECK_FULL;
-    case codegen::CheckMode::kAuto:
-      return codegen::v1::CHECK_UNSPECIFIED;  // as of clients that say nothing: one result for both
-  }
-  return codegen::v1::CHECK_UNSPECIFIED;
-}
 
 gateway::v1::WorkflowSpec SpecOf(const CompileJob& job, gateway::v1::BatchModel model) {
   gateway::v1::WorkflowSpec spec;
@@ -47,23 +22,7 @@ gateway::v1::WorkflowSpec SpecOf(const CompileJob& job, gateway::v1::BatchModel 
   choice.set_name("options");
   *choice.mutable_passes() = PassesOf(job.model, job.stop_after);
   choice.set_uuid(job.options.uuid);
-  codegen::v1::CompileOptions& options = *choice.mutable_compile_options();
-  options.set_opt_level(job.options.opt_level);
-  if (job.options.opt_level == 4) options.set_tune_seconds(job.options.tune_seconds);
-  if (!job.options.channel_layout.empty()) {
-    options.set_channel_layout(job.options.channel_layout == "first"
-                                   ? codegen::v1::CHANNEL_LAYOUT_FIRST
-                                   : codegen::v1::CHANNEL_LAYOUT_LAST);
-  }
-  options.set_no_winograd(!job.options.winograd);
-  options.set_no_float16_sums(!job.options.half_sums);
-  options.set_max_size(job.options.max_size);
-  options.set_check(CheckOf(job.options.check.mode));
-  options.set_emit(EmitOf(job.options.emit));
-  options.mutable_class_names()->Assign(job.options.class_names.begin(),
-                                        job.options.class_names.end());
-  options.set_preprocessing(job.options.preprocessing);
-  options.set_header_prefix(job.options.header_prefix);
+  *choice.mutable_compile_options() = codegen::ToProto(job.options);
   return spec;
 }
 

@@ -342,8 +342,8 @@ std::string CheckLibraryHere(const Specimen& specimen, const Combination& way, V
   options.taps = way.taps;
   options.target = way.target;
   if (way.taps == codegen::Taps::kNone) {
-    options.check.mode = codegen::CheckMode::kFull;
-    options.check.source = &source;
+    options.check = codegen::CheckMode::kFull;
+    options.check_source = &source;
     options.passes.store_as = way.stored;
   }
   const absl::StatusOr<Graph> groups = codegen::GroupGraph(*graph, options);

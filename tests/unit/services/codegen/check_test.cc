@@ -42,14 +42,14 @@ Graph Network(uint64_t product = 3, uint64_t second = 2, int64_t channels = 16, 
 
 CompileOptions Checked(CheckMode mode = CheckMode::kAuto) {
   CompileOptions options;
-  options.check.mode = mode;
+  options.check = mode;
   return options;
 }
 
 // The check's message about a library of `made` that should compute `source`.
 std::string MismatchOf(const Graph& made, const Graph& source,
                        CompileOptions options = Checked(CheckMode::kFull)) {
-  options.check.source = &source;
+  options.check_source = &source;
   const absl::StatusOr<Compiled> compiled = CompileGraph(made, options);
   EXPECT_EQ(compiled.status().code(), absl::StatusCode::kInternal) << compiled.status();
   return MessageOf(compiled.status());
@@ -105,9 +105,9 @@ TEST(CheckTest, AMismatchLeavesNoLibraryButEvidence) {
   const Graph made = Network(), source = Network(7);
   const TempDir folder = *TempDir::Create();
   CompileOptions options = Checked();
-  options.check.source = &source;
+  options.check_source = &source;
   int calls = 0;
-  options.check.on_mismatch = [&](const CheckEvidence& evidence) {
+  options.on_mismatch = [&](const CheckEvidence& evidence) {
     ++calls;
     EXPECT_EQ(&evidence.graph, &source);
     EXPECT_EQ(evidence.inputs.at("x").dims(), (std::vector<int64_t>{1, 16, 12, 12}));
@@ -261,7 +261,7 @@ TEST(CheckTest, HalvesHaveTheirTolerance) {
     ASSERT_TRUE(made.ok()) << made.status();
     CompileOptions options = Checked();
     options.passes = how;
-    options.check.source = &source;
+    options.check_source = &source;
     const absl::StatusOr<Compiled> compiled = CompileGraph(*made, options);
     ASSERT_TRUE(compiled.ok()) << compiled.status();
     EXPECT_EQ(compiled->report.check->extent, Extent::kWhole);
@@ -290,7 +290,7 @@ module "counts" canonical {
   ASSERT_TRUE(made.ok()) << made.status();
   CompileOptions options = Checked();
   options.passes = how;
-  options.check.source = &*source;
+  options.check_source = &*source;
   options.opt_level = 0;
   const absl::StatusOr<Compiled> compiled = CompileGraph(*made, options);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
@@ -316,7 +316,7 @@ module "poles" canonical {
   ASSERT_TRUE(made.ok()) << made.status();
   CompileOptions options = Checked();
   options.passes = how;
-  options.check.source = &*source;
+  options.check_source = &*source;
   const absl::StatusOr<Compiled> compiled = CompileGraph(*made, options);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
 }
