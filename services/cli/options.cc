@@ -318,6 +318,29 @@ void Options::AddRule(Rule rule) const {
       [app = app_, rule = std::move(rule)] { return app->parsed() ? rule() : std::string(); });
 }
 
+void Options::AddReader(const std::function<std::vector<std::string>()>& read) const {
+  declared_->readers.push_back(
+      [app = app_, read] { return app->parsed() ? read() : std::vector<std::string>(); });
+}
+
+bool Options::Has(const std::string& name) const {
+  return app_->get_option_no_throw(name) != nullptr;
+}
+
+std::string Options::Give(const std::string& name, const std::vector<std::string>& values) const {
+  CLI::Option* option = app_->get_option(name);
+  try {
+    if (values.empty()) option->add_result("true");
+    for (const std::string& value : values) option->add_result(value);
+    option->run_callback();
+  } catch (const CLI::ParseError& error) {
+    // The parser begins with the option's name.
+    const std::string text = error.what();
+    return text.starts_with(name + ": ") ? text.substr(name.size() + 2) : text;
+  }
+  return "";
+}
+
 std::vector<std::string> Options::Given() const {
   std::vector<std::string> names;
   for (const CLI::Option* option : app_->get_options()) {
@@ -366,7 +389,10 @@ CommandLine::CommandLine(const std::string& name, const std::string& description
 }
 
 // Some rules hold the Options that hold them.
-CommandLine::~CommandLine() { declared_->rules.clear(); }
+CommandLine::~CommandLine() {
+  declared_->rules.clear();
+  declared_->readers.clear();
+}
 
 Options CommandLine::Everywhere() const { return Options(app_.get(), declared_); }
 
@@ -399,6 +425,11 @@ std::optional<int> CommandLine::Parse(int argc, char** argv) {
       // The help of the program is no answer to `quench help compil`.
       if (succeeded && (extras.empty() || &command != &program)) return app_->exit(error);
       problems = ParseProblems(error, command, extras);
+    }
+  }
+  if (problems.empty()) {
+    for (const auto& read : declared_->readers) {
+      for (std::string& problem : read()) problems.push_back(std::move(problem));
     }
   }
   if (problems.empty()) {

@@ -28,6 +28,7 @@ struct Declared {
     std::vector<std::string> choices;
     bool rare = false;
   };
+  std::vector<std::function<std::vector<std::string>()>> readers;
   std::vector<Rule> rules;
   std::map<const CLI::Option*, Detail> details;
 };
@@ -87,6 +88,12 @@ class Options {
   Options Rare() const;
   // Checked if this (sub)command was given.
   void AddRule(Rule rule) const;
+  // Called before rules are checked, if this (sub)command was given: gives further options, which come from
+  // elsewhere than the command line, and returns what is wrong.
+  void AddReader(const std::function<std::vector<std::string>()>& read) const;
+  bool Has(const std::string& name) const;
+  // As if the command line had `name` with these values, or without one for a flag; what is wrong with them, or "".
+  std::string Give(const std::string& name, const std::vector<std::string>& values) const;
   // The options of this (sub)command that were given, without positionals: "--output".
   std::vector<std::string> Given() const;
 

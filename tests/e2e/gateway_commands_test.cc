@@ -69,6 +69,50 @@ TEST_F(GatewayTest, OtherCompilationsAreTheSameToo) {
   }
 }
 
+// Options in a file, with some of the command line: the same as without a file, here and there.
+TEST_F(GatewayTest, OptionsInAFileAreThoseOfTheCommandLine) {
+  work_.Write("float.txtpb",
+              "targets { name: \"aarch64\" } choices { name: \"small\" "
+              "uuid: \"123e4567-e89b-12d3-a456-426614174000\" passes { batch: 2 disabled: "
+              "\"fold_constants\" } "
+              "compile_options { opt_level: 2 header_prefix: \"net\" class_names: [\"a\", \"b\"] "
+              "max_size: 8 "
+              "preprocessing: '{\"scale\": 2}' } }");
+  work_.Write("names.txt", "a\nb\n");
+  work_.Write("preprocess.json", "{\"scale\": 2}");
+  const std::string project = std::string(QUENCH_SOURCE_DIR) + "/examples/options/project.txtpb";
+  work_.Write("digits.txt", "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n");
+  using Words = std::vector<std::string>;
+  const std::vector<std::pair<Words, Words>> choices = {
+      {{"--options", "float.txtpb", "--opt-level", "1"},
+       {"--target", "aarch64", "--uuid", "123e4567-e89b-12d3-a456-426614174000", "--batch", "2",
+        "--no-fold-constants", "--opt-level", "1", "--prefix", "net", "--class-names", "names.txt",
+        "--preprocess", "preprocess.json", "--max-size", "8"}},
+      {{"--options", project, "--calibration-random", "2"},
+       {"--target", "aarch64", "--batch", "1", "--quantize", "int8", "--per-channel", "--exclude",
+        "op:Gemm", "--calibration-random", "2", "--prefix", "digits", "--class-names", "digits.txt",
+        "--max-size", "1"}}};
+  for (const auto& [file, words] : choices) {
+    SCOPED_TRACE(file[1]);
+    const auto compile = [&](const std::string& folder, const Words& more) {
+      Words command = {"compile", DigitsModel(), "--force", "--output", folder};
+      command.insert(command.end(), more.begin(), more.end());
+      return command;
+    };
+    const Outcome plain = work_.Run(compile("plain", words));
+    ASSERT_EQ(plain.exit_code, 0) << plain.err;
+    const Outcome here = work_.Run(compile("here", file));
+    ASSERT_EQ(here.exit_code, 0) << here.err;
+    const Outcome there = Run(compile("there", file));
+    ASSERT_EQ(there.exit_code, 0) << there.err;
+    for (const char* name : {"model.so", "model.h"}) {
+      const std::string expected = *ReadFile(work_.path("plain") / name);
+      EXPECT_TRUE(*ReadFile(work_.path("here") / name) == expected) << name;
+      EXPECT_TRUE(*ReadFile(work_.path("there") / name) == expected) << name;
+    }
+  }
+}
+
 // Quantized by the same statistics, by samples that go up, with adapted rounding, and within a budget.
 TEST_F(GatewayTest, CompilesToIntegersAsOneProcessDoes) {
   const std::string samples = std::string(QUENCH_SOURCE_DIR) + "/bench/models/digits_sample.npy";

@@ -242,6 +242,11 @@ void OptionsTest::WriteModels() {
   std::filesystem::copy_file(QUENCH_SOURCE_DIR "/examples/samples/0_is_9.png",
                              fixtures_->path("9.png"));
   fixtures_->Write("labels.txt", "0\n1\n2\n3\n4\n5\n6\n7\n");
+  fixtures_->Write("project.txtpb",
+                   "choices { passes { batch: 1 } quantize { options { per_channel: true exclude: "
+                   "\"op:Gemm\" }\n"
+                   "calibrate { samples { random: 2 } } } compile_options { opt_level: 1 } }");
+  fixtures_->Write("wrong.txtpb", "choices { compile_options { no_winogrd: true } }");
 
   OnnxModel convolutions;  // large enough for Winograd's minimal filtering
   convolutions.Input("image", DataType::kF32, {1, 32, 40, 40});

@@ -23,6 +23,7 @@
 #include "services/cli/metadata.h"
 #include "services/cli/model_source.h"
 #include "services/cli/module_files.h"
+#include "services/cli/options_file.h"
 #include "services/cli/progress.h"
 #include "services/cli/quantization.h"
 #include "services/cli/remote.h"
@@ -65,6 +66,7 @@ constexpr char kCompileExamples[] = R"(Examples:
   quench compile m.onnx --float16                            f16 weights and activations: half the bytes, faster on CPUs with f16 arithmetic
   quench compile m.onnx --bfloat16                           bf16 likewise: up to twice as fast on CPUs with bf16 products
   quench compile gpt.onnx --quantize int4                    4-bit weights in matrix products, 32 per scale
+  quench compile m.onnx --options project.txtpb              options of a project: target, precision and others, in one file
   quench compile m.onnx --gateway build-farm:7450            compiled on a gateway, byte for byte the same)";
 
 struct CompileArgs {
@@ -74,6 +76,7 @@ struct CompileArgs {
   std::string format = "text";
   std::string output = "./compile_output";
   std::string class_names, preprocess;  // files
+  std::string options;                  // a file
   std::string stop_after;
   // Not quantized when `quantize` is empty.
   std::string quantize;
@@ -283,18 +286,23 @@ absl::Status ReadFacts(CompileArgs& args) {
     QUENCH_ASSIGN_OR_RETURN(args.codegen.class_names, ReadClassNames(args.class_names));
   }
   nlohmann::json preprocessing = nlohmann::json::object();
-  if (!args.preprocess.empty()) {
-    QUENCH_ASSIGN_OR_RETURN(const std::string text, ReadFile(args.preprocess));
+  const bool given = !args.preprocess.empty() || !args.codegen.preprocessing.empty();
+  if (given) {
+    std::string text = args.codegen.preprocessing;
+    if (!args.preprocess.empty()) {
+      QUENCH_ASSIGN_OR_RETURN(text, ReadFile(args.preprocess));
+    }
     preprocessing = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!preprocessing.is_object())
-      return InvalidArgument("preprocessing in `{}` is not a JSON object", args.preprocess);
+    if (!preprocessing.is_object()) {
+      return InvalidArgument("preprocessing in `{}` is not a JSON object",
+                             args.preprocess.empty() ? args.options : args.preprocess);
+    }
   }
   if (!args.job.samples.images.empty()) {
     QUENCH_RETURN_IF_ERROR(ParseImageOptions(args.job.samples.images).status());
     preprocessing[kImagesKey] = args.job.samples.images;
   }
-  if (!preprocessing.empty() || !args.preprocess.empty())
-    args.codegen.preprocessing = preprocessing.dump();
+  if (!preprocessing.empty() || given) args.codegen.preprocessing = preprocessing.dump();
   return absl::OkStatus();
 }
 
@@ -525,7 +533,7 @@ void AddCode(const Options& options, const std::shared_ptr<CompileArgs>& args) {
       "CPU to compile for: a name from `quench targets`, a target string (`llvm -mtriple=... "
       "-mcpu=... -mattr=...`), JSON with the same keys, or a file that contains one",
       "T (default host)");
-  args->codegen.check = codegen::CheckMode::kAuto;
+  args->codegen.check = codegen::CheckMode::kAuto;  // as requests that say nothing
   AddCompileOptions(options, "Common", args->codegen);
   AddFormat(options, args->format);
   rare.Add("--host", args->codegen.host_target,
@@ -557,6 +565,10 @@ Action DeclareCompile(const Options& options) {
   AddOutputs(options.In("Output"), args);
   AddCode(options, args);
   AddQuantization(options, args);
+  AddOptionsFile(options, FileReader::kCompile, args->options, [args](const OptionsFile& file) {
+    args->codegen.class_names = file.class_names;
+    args->codegen.preprocessing = file.preprocessing;
+  });
   AddWorkOptions(options, args->gateway);
   options.Examples(kCompileExamples);
   return [args](const StepContext& context) {

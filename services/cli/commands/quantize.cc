@@ -12,6 +12,7 @@
 #include "services/cli/commands/declarations.h"
 #include "services/cli/model_source.h"
 #include "services/cli/module_files.h"
+#include "services/cli/options_file.h"
 #include "services/cli/other_runtimes.h"
 #include "services/cli/quantization.h"
 #include "services/cli/remote.h"
@@ -39,6 +40,8 @@ constexpr char kQuantizeExamples[] = R"(Examples:
                                                        4-bit weights in matrix products, float activations
   quench quantize gpt.onnx --type weights --kernel-dtype int4 --rounding adaptive --rounding-data x
                                                        rounds each weight up or down, whichever is better
+  quench quantize model.onnx -c calibration.stats --options project.txtpb
+                                                       options from the project's file, as for `quench compile`
   quench quantize model.onnx -c calibration.stats --exclude 'head.*' --exclude op:Gemm
                                                        keeps these nodes in float
 
@@ -50,6 +53,7 @@ struct QuantizeArgs {
   std::shared_ptr<QuantizeFlags> how = std::make_shared<QuantizeFlags>();
   std::string calibration;
   std::string images;
+  std::string options;  // a file
   std::string output = "./quantized.qir";
   std::string runtime;  // that reads it; empty: any
   bool force = false;
@@ -160,6 +164,7 @@ Action DeclareQuantize(const Options& options) {
   options.AddRule([args] { return WeightsProblem(args->output, args->external_weights); });
   options.In("Output").Flag("--force,-f", args->force, "Replace FILE");
   AddFormat(options, args->format);
+  AddOptionsFile(options, FileReader::kQuantize, args->options, [](const OptionsFile&) {});
   AddWorkOptions(options, args->gateway);
   options.Examples(kQuantizeExamples);
   return [args, options](const StepContext& context) {
