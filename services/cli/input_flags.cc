@@ -11,7 +11,7 @@ void AddInputFlags(const Options& all, const std::shared_ptr<InputFlags>& flags)
   const Options options = all.In("Input");
   options.Add(
       "--input,-i", flags->inputs,
-      "Tensor for an input, from a .npy or .pb file; the name of an only input may be left out",
+      "Tensor for an input, from a .npy or .pb file; NAME may be left out if there is one input",
       "NAME=FILE");
   options.Add("--random", flags->random, "Fill inputs that have no file with random values",
               "SEED");

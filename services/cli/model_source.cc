@@ -184,7 +184,7 @@ void AddModelOptions(const Options& all, const std::shared_ptr<ModelOptions>& mo
   const Options options = all.In("Input"), rare = options.Rare();
   const Option file =
       options.Add("MODEL", model->model,
-                  "Model file (ONNX, PyTorch, TensorFlow Lite, Keras) or IR module", "FILE");
+                  "Model file (ONNX, PyTorch, TensorFlow, TFLite, Keras) or IR module", "FILE");
   if (required) file.Required();
   options.Add(
       "--shape", model->shapes,

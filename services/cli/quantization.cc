@@ -24,7 +24,7 @@ void AddRescueFlags(const Options& all, RescueFlags& flags) {
                "and quantize");
   options
       .Add("--split-outliers", flags.split_outliers,
-           "Duplicate the PERCENT of channels with the largest weights and share those weights "
+           "Duplicate the PERCENT of channels with the largest weights and divide them "
            "among the copies. Give the same value to calibrate and quantize",
            "PERCENT (2 is usual)")
       .Range(0, 50);

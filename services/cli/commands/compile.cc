@@ -55,7 +55,7 @@ constexpr char kCompileExamples[] = R"(Examples:
   quench compile m.onnx --target "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1 -num-cores=8"
   quench compile m.onnx --target aarch64 --with-runtime      adds libquench_rt for that CPU, headers and a CMake file
   quench compile m.onnx --encrypt                            only modelKey.bin and its password open model.so
-  quench compile m.onnx --target x86-64 --force              v2, v3 and v4 variants in one library
+  quench compile m.onnx --target x86-64 --force              SSE4.2, AVX2 and AVX-512 in one library
   quench compile m.onnx --no-freeze fc.weight                  makes that weight an input of the library (all: every weight)
   quench compile m.onnx --opt-level 4 --tune-seconds 120     chooses kernels by timing them on this CPU
   quench compile m.onnx --export-ir --export-metadata        also model.ir.txt and metadata.json

@@ -150,7 +150,7 @@ Action DeclareQuantize(const Options& options) {
       "FILE (default ./quantized.qir)");
   options
       .Add("--for", args->runtime,
-           "Runtime that will run the .onnx file; chooses types and ranges it computes in "
+           "Runtime that will run the .onnx file; chooses types and ranges that it computes in "
            "integers. onnxruntime: u8 activations, i8 weights, integers around every matrix "
            "product. tensorrt (from its documentation, untested): i8 with zero point 0, "
            "per-channel weights, float biases",

@@ -25,7 +25,7 @@ namespace quench::cli {
 namespace {
 
 constexpr char kRunExamples[] = R"(Examples:
-  quench run out/model.so --input photo.jpg        the five best classes, where pictures' scaling is recorded
+  quench run out/model.so --input photo.jpg        the five best classes, if the scaling is recorded
   quench run out/model.so --input photo.jpg --images imagenet --class-names imagenet.txt
   quench run out/model.so --input image=cat.npy --output result         writes result/<output>.npy
   quench run out/model.so --random 1 --profile                          random inputs, time per layer

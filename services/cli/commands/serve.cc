@@ -14,10 +14,10 @@ constexpr char kServeExamples[] = R"(Examples:
   quench serve --service codegen --config codegen.txtpb   a single service, like quench-codegen
   quench serve --health                                   exit code 0 if the server is serving, else 1
 
-Without --listen it takes a unix socket in a folder that nobody else may enter: quench/gateway.sock in $XDG_RUNTIME_DIR, or
-quench/run/gateway.sock in $XDG_STATE_HOME or ~/.local/state. `--gateway local` is that socket.
+Without --listen it listens on a private Unix socket: quench/gateway.sock in $XDG_RUNTIME_DIR, or
+quench/run/gateway.sock in $XDG_STATE_HOME or ~/.local/state. `--gateway local` uses it.
 Configuration files are protobuf text (.txtpb) or JSON (.json): quench.config.v1.AllInOneConfig, or the message of the
-service. Steps run in processes of their own. SIGTERM or Ctrl-C drains: running steps finish, a second one ends at once.)";
+service. Steps run in processes of their own. SIGTERM or Ctrl-C drains: running steps finish; a second signal ends at once.)";
 
 struct ServeArgs {
   bool all_in_one = false, health = false;
@@ -50,7 +50,7 @@ Action DeclareServe(const Options& options) {
       .OneOf({"gateway", "importer", "analyser", "quantizer", "codegen"});
   options.Add("--config", args->config, "Configuration file", "FILE");
   options.Add("--listen", args->listen, "Address to listen on; port 0 picks a free port",
-              "HOST:PORT|unix:PATH (default: a socket of this user's)");
+              "HOST:PORT|unix:PATH (default: a private Unix socket)");
   options.Add("--metrics-listen", args->metrics_listen,
               "Address at which Prometheus can scrape /metrics", "HOST:PORT (default: nowhere)");
   options.Add("--state-dir", args->state_dir, "Folder for workflows and blobs",

@@ -40,7 +40,7 @@ mismatch:
              (squares, powers, exponentials and sums) are ignored in choosing the factor, so that one wrongly stored
              as f16 overflows. The model itself stays finite. f16 is compared with the model before any pass, within
              the tolerance or 16 times the effect on the model of rounding its inputs to f16, whichever is larger (at
-             most 2). Integers are compared as in both rows above. With --calibration, all samples already have the
+             most 2). Integers: see `kernels` and `rewrites`. With --calibration, all samples already have the
              ranges seen in calibration, and there is no extra one.)";
 
 struct VerifyArgs {
@@ -194,7 +194,7 @@ Action DeclareVerify(const Options& options) {
       .Range(1, 1024);
   options
       .Add("--opt-level", args->opt_level,
-           "Optimization level that the library was compiled with (likewise --no-PASS flags); "
+           "Optimization level that the library was compiled with (also for --no-PASS); "
            "changing it helps to find a wrong layer",
            "0|1|2|3 (default 3)")
       .Range(0, 3);
