@@ -86,6 +86,10 @@ class PeakCode final : public VectorCode {
     }
     return absl::OkStatus();
   }
+  std::string Text(const SymbolTable& /*symbols*/) const override { return "peak"; }
+  std::shared_ptr<const VectorCode> WithDims(const DimMap& /*map*/) const override {
+    return std::make_shared<const PeakCode>(lanes_);
+  }
 
  private:
   const int lanes_;
