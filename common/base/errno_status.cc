@@ -1,9 +1,9 @@
 #include "common/base/errno_status.h"
 
 #include <absl/strings/cord.h>
+#include <absl/strings/numbers.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -47,7 +47,8 @@ absl::Status ErrnoStatus(int error, std::string_view action, const std::filesyst
 
 int ErrnoOf(const absl::Status& status) {
   const auto payload = status.GetPayload(kErrnoPayload);
-  return payload ? std::atoi(std::string(*payload).c_str()) : 0;
+  int error = 0;
+  return payload && absl::SimpleAtoi(std::string(*payload), &error) ? error : 0;
 }
 
 }  // namespace quench

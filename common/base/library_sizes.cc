@@ -27,7 +27,7 @@ absl::StatusOr<LibrarySizes> SizesIn(std::span<const std::byte> bytes) {
 
 absl::StatusOr<LibrarySizes> SizesOfLibrary(const std::filesystem::path& path) {
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<const FileMapping> file, FileMapping::Open(path));
-  const absl::StatusOr<LibrarySizes> sizes = SizesIn(file->bytes());
+  absl::StatusOr<LibrarySizes> sizes = SizesIn(file->bytes());
   if (!sizes.ok())
     return Annotate(sizes.status(), fmt::format("`{}` is not a library", path.string()));
   return sizes;

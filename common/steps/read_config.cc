@@ -95,7 +95,7 @@ class Wording {
       for (int i = 0; values != nullptr && i < values->value_count(); ++i)
         known.push_back(values->value(i)->name());
     }
-    const std::string near = DidYouMean(value, known);
+    std::string near = DidYouMean(value, known);
     if (!near.empty() || known.empty() || known.size() > kFew) return near;
     return fmt::format("; there are {}", fmt::join(known, ", "));
   }

@@ -375,7 +375,7 @@ TEST(ProgramTest, KernelsAreChosenByMeasurement) {
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
   const Outcome without =
       work.Run({"compile", DigitsModel(), "--output", "other", "--tune-seconds", "5"});
-  EXPECT_EQ(without.exit_code, 1);
+  EXPECT_EQ(without.exit_code, 2);
   EXPECT_NE(without.err.find("--opt-level 4"), std::string::npos) << without.err;
   EXPECT_FALSE(std::filesystem::exists(work.path("other")));
   const Outcome elsewhere = work.Run({"compile", DigitsModel(), "--output", "other", "--opt-level",

@@ -54,7 +54,7 @@ std::string Plural(size_t count, const std::string& what) {
 absl::StatusOr<std::vector<std::string>> RefusedNodes(const std::string& model,
                                                       const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
-  const absl::Status status = importer::ImportModel(model, {}, *store, context).status();
+  absl::Status status = importer::ImportModel(model, {}, *store, context).status();
   if (status.ok()) return std::vector<std::string>();
   if (!absl::IsInvalidArgument(status) && !absl::IsUnimplemented(status)) return status;
   return std::vector<std::string>(absl::StrSplit(MessageOf(status), '\n'));
