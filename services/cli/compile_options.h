@@ -12,7 +12,7 @@ namespace quench::cli {
 // (--class-names, --preprocess). `compile` must live until the command has run.
 void AddCompileOptions(const Options& options, const std::string& group,
                        codegen::CompileOptions& compile);
-// Their names, in the table's order: "--opt-level".
+// Names of all rows' options, in the table's order: "--opt-level".
 std::vector<std::string> CompileOptionNames();
 
 }  // namespace quench::cli

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "common/base/status.h"
 #include "common/steps/read_config.h"
@@ -32,10 +33,10 @@ enum class Form {
 };
 
 struct FileField {
-  std::string path;
-  std::string option;
+  std::string_view path;
+  std::string_view option;
   Form form = Form::kPlain;
-  std::string note = "";
+  std::string_view note = "";
   bool compile_only = false;
 };
 
@@ -46,7 +47,7 @@ constexpr char kRoundingHere[] = "samples are given by --rounding-data PATH";
 constexpr char kStatisticsHere[] = "statistics are given by --calibration FILE";
 
 // Fields of a CompileBatch and the options that they are, but those that have rows.
-const FileField kFields[] = {
+constexpr FileField kFields[] = {
     {"models", "", Form::kInstead, "the command line names the model"},
     {"targets.name", "--target", Form::kPlain, "", true},
     {"targets.host_target", "--host", Form::kPlain, "", true},
@@ -97,7 +98,7 @@ const FileField kFields[] = {
 const std::map<std::string, FileField>& Fields() {
   static const auto* const fields = [] {
     auto* all = new std::map<std::string, FileField>;
-    for (const FileField& field : kFields) (*all)[field.path] = field;
+    for (const FileField& field : kFields) (*all)[std::string(field.path)] = field;
     for (const codegen::OptionRow& row : codegen::OptionRows()) {
       const std::string path = "choices.compile_options." + row.field;
       (*all)[path] = {path, row.flag, Form::kPlain, "", true};
@@ -205,9 +206,11 @@ class Reader {
       problems_.Add(InvalidArgument("{} has no meaning in a file: {}", where, known.note));
     if (known.form == Form::kInstead || known.form == Form::kName) return;
     if (known.compile_only && reader_ != FileReader::kCompile) return;
-    if (known.form == Form::kPresent) return Add({known.option, {known.note}, where});
+    if (known.form == Form::kPresent)
+      return Add({std::string(known.option), {std::string(known.note)}, where});
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
-      if (message.GetReflection()->GetBool(message, &field)) Add({known.option, {}, where});
+      if (message.GetReflection()->GetBool(message, &field))
+        Add({std::string(known.option), {}, where});
       return;
     }
     if (field.name() == "preprocessing") {
@@ -223,15 +226,15 @@ class Reader {
     } else if (known.form == Form::kPassNames) {
       for (std::string name : values) {
         std::replace(name.begin(), name.end(), '_', '-');
-        Add({known.option + name, {}, where});
+        Add({std::string(known.option) + name, {}, where});
       }
     } else if (known.form == Form::kPercent || known.form == Form::kPercentSign) {
       const double percent = 100 * message.GetReflection()->GetDouble(message, &field);
-      Add({known.option,
+      Add({std::string(known.option),
            {fmt::format("{}{}", percent, known.form == Form::kPercentSign ? "%" : "")},
            where});
     } else if (!values[0].empty()) {
-      Add({known.option, values, where});
+      Add({std::string(known.option), values, where});
     }
   }
 

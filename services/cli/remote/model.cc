@@ -160,7 +160,7 @@ codegen::v1::Target TargetOf(const std::string& name, const std::string& host) {
   target.set_host_target(host);
   if (codegen::IsTargetSpec(name)) target.set_label("target");
   if (!codegen::NeedsCaller(name) && !codegen::NeedsCaller(host)) return target;
-  const codegen::HostCpu cpu = codegen::ThisCpu();
+  const codegen::HostCpu& cpu = codegen::ThisCpu();
   target.mutable_host()->set_machine(cpu.machine);
   target.mutable_host()->mutable_features()->Assign(cpu.features.begin(), cpu.features.end());
   target.mutable_host()->set_l1_bytes(cpu.l1_bytes);

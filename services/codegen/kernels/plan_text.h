@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "common/base/fields.h"
@@ -32,6 +33,7 @@ template <>
 struct EnumNames<BytesForm> {
   static constexpr const char* kNames[] = {"unsigned", "signed",     "pairs",
                                            "picked",   "magnitudes", "words"};
+  static_assert(std::size(kNames) == static_cast<size_t>(BytesForm::kWords) + 1);
 };
 
 template <typename T>
@@ -115,7 +117,7 @@ class PlanReader {
     } else if constexpr (std::is_floating_point_v<T>) {
       ReadFloat(json, where, value);
     } else {
-      json.is_number_integer() ? void(value = json.get<T>()) : Wrong(json, where, "an integer");
+      ReadInteger(json, where, value);
     }
   }
 
@@ -136,9 +138,19 @@ class PlanReader {
         problems_.Add(InvalidArgument("{}: there is no field `{}`", where, item.key()));
     }
   }
+  template <typename T>
+  void ReadInteger(const PlanJson& json, const std::string& where, T& value) {
+    const bool fits = json.is_number_unsigned()  ? std::in_range<T>(json.get<uint64_t>())
+                      : json.is_number_integer() ? std::in_range<T>(json.get<int64_t>())
+                                                 : false;
+    fits ? void(value = json.get<T>())
+         : Wrong(json, where, fmt::format("an integer of {} bits", 8 * sizeof(T)));
+  }
   void ReadDim(const PlanJson& json, const std::string& where, Dim& dim) {
     if (json.is_number_integer()) {
-      dim = json.get<int64_t>();
+      int64_t size = 0;
+      ReadInteger(json, where, size);
+      dim = size;
     } else if (!json.is_string()) {
       Wrong(json, where, "an integer or an expression");
     } else if (absl::StatusOr<Dim> parsed = symbols_.Parse(json.get<std::string>()); parsed.ok()) {
@@ -179,7 +191,10 @@ class PlanReader {
       Read(json[i], fmt::format("{}[{}]", where, i), value[i]);
   }
   void Wrong(const PlanJson& json, const std::string& where, std::string_view right) {
-    problems_.Add(InvalidArgument("{} is {}, it must be {}", where, json.dump(), right));
+    constexpr size_t kShown = 64;
+    const std::string found = json.is_primitive() ? json.dump().substr(0, kShown)
+                                                  : std::string("of type ") + json.type_name();
+    problems_.Add(InvalidArgument("{} is {}, it must be {}", where, found, right));
   }
 
   SymbolTable& symbols_;

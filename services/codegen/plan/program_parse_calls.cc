@@ -37,6 +37,15 @@ const Kernel* FamilyOf(const std::string& call) {
   return nullptr;
 }
 
+// Whether ", b12" comes next, as a word of its own: sizes may begin with `b` too.
+bool IsBuffer(std::string_view rest) {
+  if (!rest.starts_with(", b")) return false;
+  rest.remove_prefix(3);
+  const size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+  return digits > 0 && (digits == rest.size() || rest[digits] == ',' || rest[digits] == ')' ||
+                        rest.substr(digits).starts_with(" -> "));
+}
+
 }  // namespace
 
 std::shared_ptr<const VectorCode> KernelOfText(std::string plan) {
@@ -67,7 +76,7 @@ absl::Status ProgramParser::ParseArguments(CallStep& call) {
     do {
       QUENCH_ASSIGN_OR_RETURN(const int buffer, BufferId());
       call.buffers.push_back(buffer);
-    } while (lines_.Rest().starts_with(", b") && lines_.Take(", "));
+    } while (IsBuffer(lines_.Rest()) && lines_.Take(", "));
     return absl::OkStatus();
   };
   QUENCH_RETURN_IF_ERROR(lines_.Expect("("));

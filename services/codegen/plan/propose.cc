@@ -53,7 +53,7 @@ void MoveChannelsLast(const Graph& graph, const Node& node, std::vector<Candidat
     std::erase_if(candidates, [](const Candidate& candidate) { return !IsNest(candidate); });
 }
 
-// A node and the values that it is about, which have the names of one graph.
+// A node by its name and those of its values.
 std::string IdentityOf(const Graph& graph, const Node& node) {
   std::string text = node.op + " " + node.name;
   for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs}) {
@@ -93,16 +93,6 @@ std::string CandidateKey(const Node& node, const Candidate& candidate, const Sym
   return fmt::format("{}#{}", node.name, Sha256Hex(text).substr(0, 16));
 }
 
-Proposer::Proposer(const Graph& graph, const Target& target, const CompileOptions& options)
-    : target_(target), options_(options) {
-  std::set<std::string> names;
-  ForEachGraph(graph, [&](const Graph& part) {
-    for (const Node& node : part.nodes) {
-      if (!names.insert(node.name).second) repeated_.insert(node.name);
-    }
-  });
-}
-
 std::shared_ptr<SymbolTable> Proposer::Scratch(const Graph& graph) {
   if (copied_ != graph.symbols->size()) {
     scratch_ = std::make_shared<SymbolTable>(*graph.symbols);
@@ -111,15 +101,19 @@ std::shared_ptr<SymbolTable> Proposer::Scratch(const Graph& graph) {
   return scratch_;
 }
 
-const Proposals& Proposer::Of(const Graph& graph, const Node& node) {
+Proposals Proposer::Of(const Graph& graph, const Node& node) {
   const auto propose = [&] {
     const std::shared_ptr<SymbolTable> symbols = Scratch(graph);
     return Proposals{Propose(graph, node, *symbols), symbols};
   };
-  if (repeated_.contains(node.name)) return last_ = propose();
-  const std::string identity = IdentityOf(graph, node);
-  const auto found = known_.find(identity);
-  return found != known_.end() ? found->second : known_.emplace(identity, propose()).first->second;
+  if (node.op != "q.fused") return propose();
+  const GraphPtr body = std::get<GraphPtr>(node.attributes.at("body"));
+  std::string identity = IdentityOf(graph, node);
+  const auto found = known_.find(body.get());
+  if (found != known_.end() && found->second.identity == identity) return found->second.proposals;
+  Known& known = known_[body.get()];
+  known = {body, std::move(identity), propose()};
+  return known.proposals;
 }
 
 std::vector<Candidate> Proposer::Propose(const Graph& graph, const Node& node,

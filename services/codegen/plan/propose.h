@@ -1,9 +1,8 @@
-// Candidates for the nodes of a graph, proposed once for each node.
+// Candidates for the nodes of a graph.
 #pragma once
 
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -28,26 +27,30 @@ Candidate InTable(const Candidate& candidate, const SymbolTable& from, SymbolTab
 // compilations of the model.
 std::string CandidateKey(const Node& node, const Candidate& candidate, const SymbolTable& symbols);
 
-// Proposes for the nodes of one variant: `graph`, bodies included, and of what its groups are cut into.
-// Changes nothing but itself.
+// Proposes for the nodes of one variant, whose graphs (bodies included) share a table of symbols. Changes
+// nothing but itself.
 class Proposer {
  public:
-  // `target` and `options` must outlive it.
-  Proposer(const Graph& graph, const Target& target, const CompileOptions& options);
+  // Both must outlive it.
+  Proposer(const Target& target, const CompileOptions& options)
+      : target_(target), options_(options) {}
 
-  // All candidates for a node at the level of the options. Proposals for a node that is unchanged since
-  // are given again.
-  const Proposals& Of(const Graph& graph, const Node& node);
+  // All candidates for a node at the level of the options. A group is asked about when groups are cut,
+  // and again when kernels are chosen: its proposals are kept.
+  Proposals Of(const Graph& graph, const Node& node);
 
  private:
+  struct Known {
+    GraphPtr body;         // keeps the address that stands for it
+    std::string identity;  // of the node around it
+    Proposals proposals;
+  };
   std::shared_ptr<SymbolTable> Scratch(const Graph& graph);
   std::vector<Candidate> Propose(const Graph& graph, const Node& node, SymbolTable& symbols) const;
 
   const Target& target_;
   const CompileOptions& options_;
-  std::set<std::string> repeated_;  // names that several nodes have
-  std::map<std::string, Proposals> known_;
-  Proposals last_;  // of a node with such a name
+  std::map<const Graph*, Known> known_;  // groups, by their bodies
   std::shared_ptr<SymbolTable> scratch_;
   int copied_ = -1;  // symbols of the graph's table when `scratch_` was copied
 };

@@ -146,8 +146,8 @@ absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Targ
       choices[n].kind = Choice::Kind::kControl;
       continue;
     }
-    const Proposals& proposals = proposer.Of(graph, node);
-    candidates[n] = proposals.candidates;
+    Proposals proposals = proposer.Of(graph, node);
+    candidates[n] = std::move(proposals.candidates);
     symbols[n] = proposals.symbols;
     if (!candidates[n].empty()) continue;
     const absl::Status why = ops::LowerNode(ops::ContextOf(graph, node)).status();

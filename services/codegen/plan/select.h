@@ -27,7 +27,7 @@ struct Choice {
 
 // One choice per node. Levels: 0 reference nests only, 1 also scheduled nests, 2 every kernel, with
 // nests row-major, 3 every kernel and layout: the cheapest combination found, with the cost of the
-// transforms between unequal layouts. Nodes that no kernel takes are reported together in one
+// transforms between unequal layouts, 4 that with kernels changed by `options.measured`. Nodes that no kernel takes are reported together in one
 // error.
 absl::StatusOr<std::vector<Choice>> ChooseKernels(const Graph& graph, const Target& target,
                                                   const CompileOptions& options, Proposer& proposer,

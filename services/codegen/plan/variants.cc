@@ -75,7 +75,7 @@ absl::StatusOr<OwnProgram> ProgramFor(const Target& target, const Graph& groups,
                                       const CompileOptions& options, WeightTable& weights,
                                       const StepContext& context) {
   Graph own = WithOwnSymbols(groups);
-  Proposer proposer(own, target, options);
+  Proposer proposer(target, options);
   OwnProgram result;
   QUENCH_ASSIGN_OR_RETURN(
       result.graph, passes::CutGroups(std::move(own), [&](const Graph& graph, const Node& node) {

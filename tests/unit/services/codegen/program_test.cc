@@ -1,6 +1,8 @@
 // Programs as text, what is legal of them, and which of their kernels are one.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
 #include <set>
 
 #include "common/base/status.h"
@@ -11,6 +13,7 @@
 #include "services/codegen/plan/program_parse.h"
 #include "services/codegen/plan/program_text.h"
 #include "services/codegen/plan/program_verify.h"
+#include "services/codegen/plan/propose.h"
 #include "services/codegen/plan/variants.h"
 #include "services/codegen/targets/resolve.h"
 #include "tests/support/matchers.h"
@@ -123,6 +126,26 @@ module "net" canonical {
   EXPECT_THAT(text, HasSubstr("`a`: f32[rows, 16]"));
   EXPECT_THAT(text, HasSubstr("s2 output 1"));  // of `b`: any number of rows fits
   EXPECT_THAT(text, HasSubstr("s3 output 0"));
+}
+
+// A group is asked about while groups are cut, and when kernels are chosen.
+TEST(ProgramTest, GroupsAreProposedForOnce) {
+  CompileOptions options;
+  options.target = "x86-64-v3";
+  const Target target = ResolveTarget(options.target).value()[0];
+  Graph groups = WithOwnSymbols(GroupGraph(Network(), options).value());
+  Proposer proposer(target, options);
+  std::map<std::string, std::shared_ptr<const VectorCode>> first;
+  const Graph cut = passes::CutGroups(std::move(groups), [&](const Graph& graph, const Node& node) {
+                      const Proposals proposals = proposer.Of(graph, node);
+                      first[node.name] = proposals.candidates.at(0).code;
+                      return true;
+                    }).value();
+  ASSERT_FALSE(first.empty());
+  for (const Node& node : cut.nodes) {
+    if (node.op != "q.fused") continue;
+    EXPECT_EQ(proposer.Of(cut, node).candidates.at(0).code, first.at(node.name)) << node.name;
+  }
 }
 
 TEST(ProgramTest, KernelsTakeTheLongestPrefixOfAGroup) {

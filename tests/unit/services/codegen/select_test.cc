@@ -63,7 +63,7 @@ Graph DrawGraph(std::mt19937& random) {
 std::vector<std::vector<Candidate>> CandidatesOf(const Graph& graph, const Target& target) {
   std::vector<std::vector<Candidate>> all;
   const CompileOptions options;
-  Proposer proposer(graph, target, options);
+  Proposer proposer(target, options);
   for (const Node& node : graph.nodes) all.push_back(proposer.Of(graph, node).candidates);
   return all;
 }

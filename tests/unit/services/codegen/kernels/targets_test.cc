@@ -159,12 +159,21 @@ TEST(Plans, BadTextsAreRefusedWithEveryMistake) {
       R"({"lanes": "eight", "tile": {"x": 6, "z": 1}, "tasks": "no such", "shape": {"x_type": "f31"}})",
       symbols);
   ASSERT_FALSE(read.ok());
-  for (const char* part :
-       {"plan.lanes is \"eight\", it must be an integer", "plan.tile: there is no field `z`",
-        "plan.tasks", "plan.shape.x_type is \"f31\", it must be a data type"}) {
+  for (const char* part : {"plan.lanes is \"eight\", it must be an integer of 32 bits",
+                           "plan.tile: there is no field `z`", "plan.tasks",
+                           "plan.shape.x_type is \"f31\", it must be a data type"}) {
     EXPECT_THAT(std::string(read.status().message()), ::quench::testing::HasSubstr(part));
   }
   EXPECT_FALSE(ConvKernel().reread("{", symbols).ok());
+  for (const char* text : {R"({"lanes":4294967304})", R"({"blocks":18446744073709551615})",
+                           R"({"tasks":18446744073709551615})"}) {
+    EXPECT_FALSE(ConvKernel().reread(text, symbols).ok()) << text;
+  }
+  const std::string deep(200000, '[');
+  const auto nested =
+      ConvKernel().reread("{\"lanes\":" + deep + std::string(deep.size(), ']') + "}", symbols);
+  ASSERT_FALSE(nested.ok());
+  EXPECT_LT(nested.status().message().size(), 200u);
 }
 
 }  // namespace

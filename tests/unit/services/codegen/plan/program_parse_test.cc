@@ -220,6 +220,15 @@ TEST(ProgramParseTest, PlansWithInfinities) {
   EXPECT_THAT(text, HasSubstr("\"fill\":\"-inf\""));
 }
 
+TEST(ProgramParseTest, SizesMayHaveNamesLikeBuffers) {
+  for (const std::string name : {"batch", "b1", "bytes"}) {
+    const std::string text =
+        ExpectWhole(Parsed("  symbol " + name + " = input(0, 0) in 1..\n  input %x: f32[" + name +
+                           ", 64]\n  %y = Softmax(%x) {axis = 1}\n  output %y"));
+    EXPECT_THAT(text, HasSubstr(" -> b1, " + name + " tasks"));
+  }
+}
+
 TEST(ProgramParseTest, NamesOfAnyCharacters) {
   Program program;
   program.num_positions = 2;
