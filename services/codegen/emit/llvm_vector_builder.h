@@ -64,6 +64,14 @@ class LlvmVectorBuilder final : public VectorBuilder {
   absl::StatusOr<Vec> Apply(const loops::ScalarFunction& function,
                             std::span<const Vec> operands) override;
 
+  std::vector<Matrix> Matrices(std::span<const MatrixShape> shapes) override;
+  void ReleaseMatrices() override;
+  void Zero(const Matrix& matrix) override;
+  void Load(const Matrix& matrix, Ptr address, Int stride) override;
+  void Store(const Matrix& matrix, Ptr address, Int stride) override;
+  void AddProducts(MatrixProducts products, const Matrix& sum, const Matrix& left,
+                   const Matrix& right) override;
+
   Ptr Stack(int64_t bytes) override;
   IntVar Variable(Int initial) override;
   PtrVar Variable(Ptr initial) override;
@@ -122,6 +130,8 @@ class LlvmVectorBuilder final : public VectorBuilder {
   std::vector<llvm::Value*> values_;
   std::map<int, Ptr> buffers_;
   std::map<SymbolId, Int> slots_;
+  std::vector<MatrixShape> matrices_;  // by the ids of matrices
+  std::vector<Ptr> matrix_memory_;     // of those that are not in registers
 };
 
 }  // namespace quench::codegen

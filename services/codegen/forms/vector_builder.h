@@ -87,6 +87,21 @@ struct BytesOperand {
   Vec value, magnitude;
 };
 
+// A matrix register (Target::matrices), or a matrix in memory on targets without.
+struct Matrix : Handle {};
+struct MatrixShape {
+  Int rows;           // 1 to MatrixUnit::kRows
+  int64_t words = 1;  // of four bytes in a row, 1 to MatrixUnit::kWords
+};
+// What the words of factors hold. Sums are f32 for halves, which are flushed to 0 where they are denormal, and i32 for
+// bytes, modulo 2^32.
+enum class MatrixProducts : uint8_t {
+  kBfloats,   // pairs of bf16
+  kHalves,    // pairs of f16
+  kUnsigned,  // four u8 times four i8
+  kSigned,    // four i8 each
+};
+
 class VectorBuilder {
  public:
   virtual ~VectorBuilder() = default;
@@ -161,6 +176,19 @@ class VectorBuilder {
   // Operands have equal lanes.
   virtual absl::StatusOr<Vec> Apply(const loops::ScalarFunction& function,
                                     std::span<const Vec> operands) = 0;
+
+  // Matrix registers, MatrixUnit::kRegisters at most, zeroed, until ReleaseMatrices. A function calls it once, before
+  // its loops, and the other one after them.
+  virtual std::vector<Matrix> Matrices(std::span<const MatrixShape> shapes) = 0;
+  virtual void ReleaseMatrices() = 0;
+  virtual void Zero(const Matrix& matrix) = 0;
+  // Rows `stride` bytes apart; 0 repeats one row.
+  virtual void Load(const Matrix& matrix, Ptr address, Int stride) = 0;
+  virtual void Store(const Matrix& matrix, Ptr address, Int stride) = 0;
+  // sum[m][n] += the products of the numbers of word k of left[m] and of word n of right[k], over all k. The left
+  // matrix has as many words as the right one has rows.
+  virtual void AddProducts(MatrixProducts products, const Matrix& sum, const Matrix& left,
+                           const Matrix& right) = 0;
 
   // Memory for this function only, on the stack, so a few KiB at most; aligned as vectors are. Its
   // contents are undefined on entry.

@@ -327,13 +327,6 @@ double WithMemory(const Target& target, double micros, double activations, doubl
                   (activations + weights) / bandwidth);
 }
 
-Layout BlockedLayout(int block) {
-  Layout layout;
-  layout.blocked_axis = 1;
-  layout.block = block;
-  return layout;
-}
-
 double TypicalSize(const SymbolTable& symbols, Dim dim) {
   return static_cast<double>(TypicalValue(symbols, dim));
 }

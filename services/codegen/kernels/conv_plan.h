@@ -7,6 +7,7 @@
 #include "common/base/fields.h"
 #include "services/codegen/forms/picked_pairs.h"
 #include "services/codegen/forms/shared_panels.h"
+#include "services/codegen/kernels/blocks.h"
 #include "services/codegen/kernels/byte_root.h"
 #include "services/codegen/kernels/epilogue.h"
 #include "services/codegen/kernels/tile_axis.h"
@@ -136,9 +137,6 @@ bool CanListRows(const ConvShape& shape, Dim tasks);
 // 7 x 7 take 2.1 ms with tiles of 2 x 2 (0.9 for products and 1.5 for weights), and 1.7 directly
 // (1.4 and 0.9) (Emerald Rapids).
 double WithMemory(const Target& target, double micros, double activations, double weights);
-
-// The NCHW<block>c layout of activations.
-Layout BlockedLayout(int block);
 
 // A representative value of a dim for cost models.
 double TypicalSize(const SymbolTable& symbols, Dim dim);

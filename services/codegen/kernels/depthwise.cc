@@ -21,16 +21,17 @@ namespace {
 struct DepthwisePlan {
   ConvShape shape;
   int lanes = 8;
-  int64_t blocks = 1;
+  int64_t block = 8;    // channels of a block in memory
+  int64_t vectors = 1;  // of channels, those of padding in the last block included
   TileAxis x_axis;
   bool copies = false;
   int64_t band = 1;   // output rows per copy
-  int64_t parts = 1;  // of an image's rows: a task is a block of channels of one
+  int64_t parts = 1;  // of an image's rows: a task is a vector of channels of one
   // First output row of a part, where there are several.
   int64_t PartStart(int64_t part) const { return part * shape.out_h.value() / parts; }
   Dim tasks = 1, scratch = 0;
   friend bool operator==(const DepthwisePlan&, const DepthwisePlan&) = default;
-  QUENCH_FIELDS(shape, lanes, blocks, x_axis, copies, band, parts, tasks, scratch)
+  QUENCH_FIELDS(shape, lanes, block, vectors, x_axis, copies, band, parts, tasks, scratch)
   int64_t reach_h() const { return (shape.kernel_h - 1) * shape.dilation_h + 1; }
   int64_t reach_w() const { return (shape.kernel_w - 1) * shape.dilation_w + 1; }
   // Columns of the input that `pixels` pixels of a row read.
@@ -123,8 +124,8 @@ std::optional<RowOrder> RowOrderOf(const DepthwisePlan& plan, int input) {
   for (int64_t n = 0; n < s.n.value(); ++n) {
     for (int64_t part = 0; part < plan.parts; ++part) {
       const int64_t rows = plan.PartStart(part + 1);
-      for (int64_t block = 0; block < plan.blocks; ++block) {
-        const bool last = block == plan.blocks - 1;
+      for (int64_t vector = 0; vector < plan.vectors; ++vector) {
+        const bool last = vector == plan.vectors - 1;
         order.needs.push_back(n * s.h.value() + RowsUnder(s, rows));
         order.makes.push_back(n * s.out_h.value() + (last ? rows : plan.PartStart(part)));
       }
@@ -133,7 +134,8 @@ std::optional<RowOrder> RowOrderOf(const DepthwisePlan& plan, int input) {
   return order;
 }
 
-std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, const ConvShape& shape) {
+std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, const ConvShape& shape,
+                                      int64_t block) {
   constexpr int64_t kMaxRow = 11;  // taps of a row, unrolled
   if (shape.groups != shape.in_channels || shape.out_channels != shape.in_channels ||
       shape.groups == 1 || shape.kernel_w > kMaxRow) {
@@ -145,7 +147,8 @@ std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, const ConvSh
   DepthwisePlan plan;
   plan.shape = shape;
   plan.lanes = request.target.f32_lanes();
-  plan.blocks = (shape.in_channels + plan.lanes - 1) / plan.lanes;
+  plan.block = block;
+  plan.vectors = (shape.in_channels + block - 1) / block * (block / plan.lanes);
   // Accumulators, the taps of a row and one input, with a product where there is no fused
   // multiply-add.
   const int64_t free =
@@ -154,14 +157,15 @@ std::optional<DepthwisePlan> MakePlan(const KernelRequest& request, const ConvSh
   plan.copies = Copies(plan);
   if (plan.copies) PlanCopies(request, plan);
   plan.parts = Parts(request, plan);
-  plan.tasks = symbols.Mul(shape.n, plan.parts * plan.blocks);
+  plan.tasks = symbols.Mul(shape.n, plan.parts * plan.vectors);
   return plan;
 }
 
 void AddPacks(const Group& group, const DepthwisePlan& plan, CandidateBuilder& builder) {
-  const int64_t channels = plan.shape.in_channels, padded = plan.blocks * plan.lanes;
+  const int64_t channels = plan.shape.in_channels, padded = plan.vectors * plan.lanes;
   const std::optional<ByteRoot>& bytes = plan.shape.bytes;
-  builder.Pack(1, "depthwise", {{"lanes", plan.lanes}, {"zero", bytes ? bytes->w_zero : 0}});
+  builder.Pack(1, "depthwise",
+               {{"lanes", plan.lanes}, {"padded", padded}, {"zero", bytes ? bytes->w_zero : 0}});
   if (bytes) {
     // The zero point goes with the copy: sums start from the bias alone.
     Candidate& candidate = builder.candidate();
@@ -183,17 +187,19 @@ class DepthwiseEmitter {
         s_(plan.shape),
         buffers_(buffers),
         writer_(b, group, buffers, packs, plan.lanes),
-        vector_(4 * plan.lanes) {}
+        vector_bytes_(4 * plan.lanes),
+        pixel_(4 * (plan.copies ? plan.lanes : plan.block)) {}
 
   absl::Status Emit() {
     out_h_ = b_.Size(s_.out_h);
     out_w_ = b_.Size(s_.out_w);
     const Int width = plan_.copies ? (out_w_ - 1) * s_.stride_w + plan_.reach_w() : b_.Size(s_.w);
-    row_ = width * vector_;
+    row_ = width * pixel_;
     rows_ = {.channels = plan_.lanes,
              .blocks = 1,
              .row_major = false,
              .lanes = plan_.lanes,
+             .block = plan_.block,
              .pixel_words = plan_.lanes,
              .type = s_.input_type(),
              .fill = s_.bytes ? s_.bytes->x.zero : 0,
@@ -205,14 +211,17 @@ class DepthwiseEmitter {
              .row_pixels = width,
              .row_bytes = row_,
              .block_bytes = row_ * plan_.band_rows()};
-    const Int plane = b_.Size(s_.h) * b_.Size(s_.w) * (DataTypeBits(rows_.type) / 8 * plan_.lanes);
+    const int64_t element = DataTypeBits(rows_.type) / 8, per_block = plan_.block / plan_.lanes;
+    const Int plane = b_.Size(s_.h) * b_.Size(s_.w) * (element * plan_.block);
     b_.For(b_.Begin(), b_.End(), 1, [&](Int task) {
-      block_ = task % plan_.blocks;
-      const Int of_images = task / plan_.blocks;
+      vector_ = task % plan_.vectors;
+      const Int of_images = task / plan_.vectors;
       const Int n = of_images / plan_.parts;
       const Int part = of_images - n * plan_.parts;
-      plane_ = n * plan_.blocks + block_;
-      const Ptr source = b_.Buffer(buffers_.Input(group_.inputs[0])) + plane_ * plane;
+      plane_ = n * (plan_.vectors / per_block) + vector_ / per_block;
+      lane_ = vector_ % per_block * plan_.lanes;
+      const Ptr source =
+          b_.Buffer(buffers_.Input(group_.inputs[0])) + (plane_ * plane + lane_ * element);
       const Int first = PartStart(part), last = PartStart(part + 1);
       if (!plan_.copies) return RowsInPlace(source, first, last);
       const Ptr scratch = b_.Buffer(buffers_.Scratch());
@@ -233,9 +242,9 @@ class DepthwiseEmitter {
   void Rows(Ptr source, Int first, Int rows) {
     b_.For(b_.I(0), rows, 1, [&](Int y) {
       plan_.x_axis.ForAll(b_, [&](Int x, int xs) {
-        const Ptr input = source + (y * row_ * s_.stride_h + x * (s_.stride_w * vector_));
+        const Ptr input = source + (y * row_ * s_.stride_h + x * (s_.stride_w * pixel_));
         const Int pixel = (plane_ * out_h_ + first + y) * out_w_ + x;
-        Pixels(input, Place::Of(pixel * plan_.lanes), xs, {0, plan_.columns(xs)},
+        Pixels(input, Place::Of(pixel * plan_.block + lane_), xs, {0, plan_.columns(xs)},
                {b_.I(0), b_.I(s_.kernel_h)});
       });
     });
@@ -257,11 +266,11 @@ class DepthwiseEmitter {
         };
         rows = {rows_to(b_.I(0)), Min(rows_to(b_.Size(s_.h)), b_.I(s_.kernel_h))};
       }
-      const Ptr line = plane + (top * row_ - s_.pad_left * vector_);
+      const Ptr line = plane + (top * row_ - s_.pad_left * pixel_);
       const auto tile = [&](Int x, int pixels, const Columns& columns) {
         const Int pixel = (plane_ * out_h_ + y) * out_w_ + x;
-        Pixels(line + x * (s_.stride_w * vector_), Place::Of(pixel * plan_.lanes), pixels, columns,
-               rows);
+        Pixels(line + x * (s_.stride_w * pixel_), Place::Of(pixel * plan_.block + lane_), pixels,
+               columns, rows);
       };
       if (!s_.padded)
         return plan_.x_axis.ForAll(
@@ -278,39 +287,39 @@ class DepthwiseEmitter {
 
   void Pixels(Ptr input, const Place& place, int pixels, const Columns& columns,
               const KernelRows& rows) {
-    const Ptr bias = s_.has_bias ? b_.Buffer(buffers_.Pack(1)) + block_ * vector_ : Ptr{};
+    const Ptr bias = s_.has_bias ? b_.Buffer(buffers_.Pack(1)) + vector_ * vector_bytes_ : Ptr{};
     const Vec start = s_.has_bias && !s_.bytes ? b_.Load(bias, plan_.lanes) : b_.F(0, plan_.lanes);
     std::vector<VecVar> sums;
     for (int x = 0; x < pixels; ++x) sums.push_back(b_.Variable(start));
     const PtrVar row = b_.Variable(input + rows.first * (row_ * s_.dilation_h));
     const PtrVar weights =
         b_.Variable(b_.Buffer(buffers_.Pack(0)) +
-                    (block_ * s_.kernel_h + rows.first) * (s_.kernel_w * vector_));
+                    (vector_ * s_.kernel_h + rows.first) * (s_.kernel_w * vector_bytes_));
     b_.For(rows.first, rows.end, 1, [&](Int) {
       RowOfTaps(row.Get(), weights.Get(), columns, sums);
       row.Set(row.Get() + row_ * s_.dilation_h);
-      weights.Set(weights.Get() + s_.kernel_w * vector_);
+      weights.Set(weights.Get() + s_.kernel_w * vector_bytes_);
     });
     for (int x = 0; x < pixels; ++x) {
       Vec sum = sums[static_cast<size_t>(x)].Get();
       if (s_.bytes) {
         sum = b_.Apply(VecOp::kAdd, b_.ToI32(sum), b_.Load(bias, plan_.lanes, DataType::kI32));
       }
-      Store(place + b_.I(x * plan_.lanes), sum);
+      Store(place + b_.I(x * plan_.block), sum);
     }
   }
 
   void RowOfTaps(Ptr input, Ptr weights, const Columns& inside, const std::vector<VecVar>& sums) {
     std::vector<Vec> taps;
     for (int64_t k = 0; k < s_.kernel_w; ++k)
-      taps.push_back(b_.Load(weights + k * vector_, plan_.lanes));
+      taps.push_back(b_.Load(weights + k * vector_bytes_, plan_.lanes));
     const int64_t pixels = static_cast<int64_t>(sums.size());
     for (int64_t column = inside.first; column < inside.end; ++column) {
       Vec value;
       for (int64_t k = 0; k < s_.kernel_w; ++k) {
         const int64_t offset = column - k * s_.dilation_w;
         if (offset < 0 || offset % s_.stride_w != 0 || offset / s_.stride_w >= pixels) continue;
-        if (!value.valid()) value = b_.Load(input + column * vector_, plan_.lanes);
+        if (!value.valid()) value = b_.Load(input + column * pixel_, plan_.lanes);
         const VecVar& sum = sums[static_cast<size_t>(offset / s_.stride_w)];
         sum.Set(b_.Fma(value, taps[static_cast<size_t>(k)], sum.Get()));
       }
@@ -318,9 +327,9 @@ class DepthwiseEmitter {
   }
 
   void Store(const Place& place, Vec value) {
-    const bool padding = s_.in_channels % plan_.lanes != 0;
-    writer_.Store(place, block_ * vector_, value,
-                  padding ? b_.I(s_.in_channels) - block_ * plan_.lanes : Int{});
+    const bool padding = s_.in_channels != plan_.vectors * plan_.lanes;
+    writer_.Store(place, vector_ * vector_bytes_, value,
+                  padding ? b_.I(s_.in_channels) - vector_ * plan_.lanes : Int{});
   }
 
   VectorBuilder& b_;
@@ -329,10 +338,13 @@ class DepthwiseEmitter {
   const ConvShape& s_;
   const BufferMap& buffers_;
   ResultWriter writer_;
-  int64_t vector_;  // bytes
+  int64_t vector_bytes_;  // of floats
+  int64_t pixel_;         // bytes from a pixel to the next in what is multiplied
   PaddedRows rows_;
   Int out_h_, out_w_, row_;
-  Int block_, plane_;  // of channels, of one image and of all
+  Int vector_;  // of an image's channels
+  Int plane_;   // block of all images
+  Int lane_;    // of the block, where the vector begins
 };
 
 double Cost(const KernelRequest& request, const DepthwisePlan& plan) {
@@ -340,7 +352,7 @@ double Cost(const KernelRequest& request, const DepthwisePlan& plan) {
   const ConvShape& s = plan.shape;
   const double in = TypicalSize(symbols, s.h) * TypicalSize(symbols, s.w);
   const double out = TypicalSize(symbols, s.out_h) * TypicalSize(symbols, s.out_w);
-  const double vectors = TypicalSize(symbols, s.n) * static_cast<double>(plan.blocks);
+  const double vectors = TypicalSize(symbols, s.n) * static_cast<double>(plan.vectors);
   const double copied = Widens(s) ? in * 3 : plan.copies ? in * 1.5 : 0;
   // 28 x 28 pixels of 192 channels take 24 microseconds on Emerald Rapids.
   const double steps =
@@ -355,22 +367,28 @@ absl::Status EmitDepthwise(VectorBuilder& b, const Planned<DepthwisePlan>& conv)
   return DepthwiseEmitter(b, conv.group, conv.plan, conv.buffers, conv.packs).Emit();
 }
 
-void ProposeDepthwise(const KernelRequest& request, std::vector<Candidate>& candidates) {
-  if (request.options.opt_level < 2) return;
-  const std::optional<ConvRoot>& conv = ReadConv(request);
-  if (!conv) return;
-  const std::optional<DepthwisePlan> plan = MakePlan(request, conv->shape);
+void ProposeOver(int64_t block, const KernelRequest& request, const ConvRoot& conv,
+                 std::vector<Candidate>& candidates) {
+  const std::optional<DepthwisePlan> plan = MakePlan(request, conv.shape, block);
   if (!plan) return;
-  CandidateBuilder builder(request, conv->group, BlockedLayout(plan->lanes));
-  AddPacks(conv->group, *plan, builder);
+  CandidateBuilder builder(request, conv.group, BlockedLayout(block));
+  AddPacks(conv.group, *plan, builder);
   builder.SetCode<EmitDepthwise>(*plan);
   Candidate& candidate = builder.candidate();
   candidate.cost = Cost(request, *plan);
-  candidate.rows = RowOrderOf(*plan, conv->group.inputs[0]);
+  candidate.rows = RowOrderOf(*plan, conv.group.inputs[0]);
   candidate.reason = fmt::format(
       "{}{} pixels of {} lanes{}", plan->shape.bytes ? "bytes as floats, " : "", plan->x_axis.most,
       plan->lanes, plan->copies ? fmt::format(", padded copy of {} rows", plan->band) : "");
   candidates.push_back(std::move(candidate));
+}
+
+void ProposeDepthwise(const KernelRequest& request, std::vector<Candidate>& candidates) {
+  if (request.options.opt_level < 2) return;
+  const std::optional<ConvRoot>& conv = ReadConv(request);
+  if (!conv) return;
+  for (const int64_t block : ActivationBlocks(request.target, conv->shape.input_type()))
+    ProposeOver(block, request, *conv, candidates);
 }
 
 }  // namespace

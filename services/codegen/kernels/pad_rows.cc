@@ -13,6 +13,7 @@ class Copier {
         p_(p),
         pixel_(p.pixel_words * 4),
         element_(DataTypeBits(p.type) / 8),
+        block_(p.block == 0 ? p.lanes : p.block),
         copied_(Max(Min(p.width, p.row_pixels - p.left), b.I(0))) {}
 
   void Run(Ptr source, Ptr destination, Int first, Int rows) {
@@ -31,7 +32,7 @@ class Copier {
   void Row(Ptr source, Int block, Int y, Ptr to) {
     const Ptr body = to + p_.left * pixel_;
     Fill(to, Min(b_.I(p_.left), p_.row_pixels) * p_.pixel_words);
-    const Ptr blocked = source + ((block * p_.height + y) * p_.width) * (element_ * p_.lanes);
+    const Ptr blocked = source + ((block * p_.height + y) * p_.width) * (element_ * block_);
     if (p_.row_major) {
       GatherBlock(source, block, y, body);
     } else if (p_.to_floats) {
@@ -90,7 +91,7 @@ class Copier {
                                                : b_.F(static_cast<double>(p_.fill), p_.lanes);
     const bool moved = p_.fill != 0 || p_.run_fill.value.valid();
     b_.For(b_.I(0), copied_, 1, [&](Int x) {
-      const Vec value = Float(b_.Load(from + x * (p_.lanes * element_), p_.lanes, p_.type));
+      const Vec value = Float(b_.Load(from + x * (block_ * element_), p_.lanes, p_.type));
       b_.Store(to + x * pixel_, moved ? b_.Apply(VecOp::kSub, value, zero) : value);
     });
   }
@@ -128,6 +129,7 @@ class Copier {
   const PaddedRows& p_;
   int64_t pixel_;    // bytes of the destination
   int64_t element_;  // bytes of the source
+  int64_t block_;    // channels of a pixel of a block of the source
   Int copied_;
 };
 

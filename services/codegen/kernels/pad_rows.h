@@ -11,9 +11,10 @@ namespace quench::codegen {
 struct PaddedRows {
   int64_t channels = 1;  // of the image
   int64_t blocks = 1;    // of channels, all copied
-  // source is [channels][height][width], else [blocks][height][width][lanes]
+  // source is [channels][height][width], else [blocks][height][width][block]
   bool row_major = false;
-  int lanes = 8;
+  int lanes = 8;      // that are copied at once
+  int64_t block = 0;  // channels of a pixel of a block of the source; 0: `lanes`
   // Words of four bytes of a pixel of the destination: `lanes` floats, half as many words of bf16 and
   // f16 or a quarter as many of bytes; fewer for a row-major source with few channels.
   int64_t pixel_words = 8;

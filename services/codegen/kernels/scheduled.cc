@@ -5,6 +5,7 @@
 #include "common/base/status.h"
 #include "common/ops/op.h"
 #include "common/ops/pointwise.h"
+#include "services/codegen/kernels/blocks.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/kernels/nests.h"
 
@@ -70,27 +71,26 @@ bool KeepsChannels(const Node& node) {
   return std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps);
 }
 
-bool Blockable(const Type& type, int64_t block) {
+// Channels that fill no vector are not worth a block.
+bool Blockable(const Target& target, const Type& type) {
   const bool fits = type.dtype == DataType::kF32 || IsHalf(type.dtype) ||
                     type.dtype == DataType::kI8 || type.dtype == DataType::kU8;
   return type.ranked && type.dims.size() == 4 && fits && type.dims[1].is_static() &&
-         type.dims[1].value() >= block;
+         type.dims[1].value() >= target.f32_lanes();
 }
 
-void ProposeBlocked(const KernelRequest& request, std::vector<Candidate>& candidates) {
-  const int64_t block = request.target.f32_lanes();
+void ProposeInBlocks(int64_t block, const KernelRequest& request,
+                     std::vector<Candidate>& candidates) {
   const Node& node = request.node;
-  if (node.outputs.size() != 1) return;  // else the first may be absent
   const Type& result = request.graph.value(node.outputs[0]).type;
-  if (!Blockable(result, block) || !(Pointwise(request) || KeepsChannels(node))) return;
-  const Layout blocked{.blocked_axis = 1, .block = block, .order = {}};
+  const Layout blocked = BlockedLayout(block);
   Candidate candidate = RowMajorCandidate(request);
   candidate.outputs[0] = blocked;
   bool any = false;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (node.inputs[i] == quench::kNone) continue;
     const Value& value = request.graph.value(node.inputs[i]);
-    if (!Blockable(value.type, block) || value.type.dims[1] != result.dims[1]) continue;
+    if (!Blockable(request.target, value.type) || value.type.dims[1] != result.dims[1]) continue;
     candidate.inputs[i] = blocked;
     any = true;
   }
@@ -102,31 +102,30 @@ void ProposeBlocked(const KernelRequest& request, std::vector<Candidate>& candid
   candidates.push_back(std::move(candidate));
 }
 
+void ProposeBlocked(const KernelRequest& request, std::vector<Candidate>& candidates) {
+  const Node& node = request.node;
+  if (node.outputs.size() != 1) return;  // else the first may be absent
+  const Type& result = request.graph.value(node.outputs[0]).type;
+  if (!Blockable(request.target, result) || !(Pointwise(request) || KeepsChannels(node))) return;
+  for (const int64_t block : ActivationBlocks(request.target, result.dtype))
+    ProposeInBlocks(block, request, candidates);
+}
+
 // Parts that begin with a block lie in whole blocks of the tensor they are parts of.
 bool BeginWithBlocks(const KernelRequest& request, const std::vector<ValueId>& parts,
                      int64_t block) {
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i] == quench::kNone) return false;
     const Value& value = request.graph.value(parts[i]);
-    if (value.constant != nullptr || !Blockable(value.type, block)) return false;
+    if (value.constant != nullptr || !Blockable(request.target, value.type)) return false;
     if (i + 1 < parts.size() && value.type.dims[1].value() % block != 0) return false;
   }
   return true;
 }
 
-// Concat and Split of channels over blocks: whole blocks are copied.
-void ProposeMovedBlocks(const KernelRequest& request, std::vector<Candidate>& candidates) {
-  const Node& node = request.node;
-  if (node.op != "Concat" && node.op != "Split") return;
-  const int64_t block = request.target.f32_lanes();
-  const bool joins = node.op == "Concat";
-  const ValueId whole = joins ? node.outputs[0] : node.inputs[0];
-  const Type& type = request.graph.value(whole).type;
-  const int64_t axis = node.Int("axis", 0);
-  if ((axis != 1 && axis != 1 - type.rank()) || !Blockable(type, block) ||
-      !BeginWithBlocks(request, joins ? node.inputs : node.outputs, block))
-    return;
-  const Layout blocked{.blocked_axis = 1, .block = block, .order = {}};
+void MoveBlocks(int64_t block, const KernelRequest& request, std::vector<Candidate>& candidates) {
+  const bool joins = request.node.op == "Concat";
+  const Layout blocked = BlockedLayout(block);
   Candidate candidate = RowMajorCandidate(request);
   if (joins) {
     std::ranges::fill(candidate.inputs, blocked);
@@ -138,6 +137,20 @@ void ProposeMovedBlocks(const KernelRequest& request, std::vector<Candidate>& ca
   candidates.push_back(std::move(candidate));
 }
 
+// Concat and Split of channels over blocks: whole blocks are copied.
+void ProposeMovedBlocks(const KernelRequest& request, std::vector<Candidate>& candidates) {
+  const Node& node = request.node;
+  if (node.op != "Concat" && node.op != "Split") return;
+  const bool joins = node.op == "Concat";
+  const ValueId whole = joins ? node.outputs[0] : node.inputs[0];
+  const Type& type = request.graph.value(whole).type;
+  const int64_t axis = node.Int("axis", 0);
+  if ((axis != 1 && axis != 1 - type.rank()) || !Blockable(request.target, type)) return;
+  for (const int64_t block : ActivationBlocks(request.target, type.dtype)) {
+    if (!BeginWithBlocks(request, joins ? node.inputs : node.outputs, block)) continue;
+    MoveBlocks(block, request, candidates);
+  }
+}
 void ProposeScheduled(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (!LowersToNest(request)) return;
   candidates.push_back(RowMajorCandidate(request));

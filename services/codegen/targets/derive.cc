@@ -177,6 +177,7 @@ class Deriver {
       t_.pick_of_16_floats = "llvm.x86.avx512.permvar.sf.512";
       t_.sums_halves = Has(QUENCH_CPU_AVX512FP16);
       if (t_.sums_halves) Speeds(48 << 10, 2 << 20, 160, 12);  // Sapphire Rapids
+      if (wide) Matrices();
       // CPUs that have both multiply bf16 at half the speed of f32 (84 of 178 GFLOP/s on Emerald Rapids).
       if (Has(QUENCH_CPU_AVX512BF16) && !t_.sums_halves)
         t_.add_products_bf16 = "llvm.x86.avx512bf16.dpbf16ps.512";
@@ -200,6 +201,21 @@ class Deriver {
       t_.sign_of_bytes = "llvm.x86.ssse3.psign.b.128";
       t_.pick_of_16 = "llvm.x86.ssse3.pshuf.b.128";
     }
+  }
+
+  // AMX: Intel's manual, volume 1, chapter 18.
+  void Matrices() {
+    const auto has = [&](uint64_t bits) {
+      return features_.Has({QUENCH_CPU_FAMILY_X86, QUENCH_X86_AMX_TILE | bits});
+    };
+    MatrixUnit& unit = t_.matrices;
+    unit.bfloats = has(QUENCH_X86_AMX_BF16) ? "llvm.x86.tdpbf16ps" : "";
+    unit.halves = has(QUENCH_X86_AMX_FP16) ? "llvm.x86.tdpfp16ps" : "";
+    if (has(QUENCH_X86_AMX_INT8)) {
+      unit.unsigned_bytes = "llvm.x86.tdpbusd";
+      unit.signed_bytes = "llvm.x86.tdpbssd";
+    }
+    unit.in_registers = has(0);
   }
 
   void Vnni(const char* instruction) {
@@ -239,6 +255,9 @@ class Deriver {
   const CpuFeatures features_;
   Target t_;
 };
+
+// All products, as plain code.
+MatrixUnit EmulatedMatrices() { return {"plain", "plain", "plain", "plain", false}; }
 
 void UseCaches(const std::string& cpu, Target& target) {
   struct Row {
@@ -313,13 +332,14 @@ absl::StatusOr<Derived> DeriveTarget(const TargetSpec& spec, const std::string& 
   std::vector<std::string> used;
   std::set<std::string> known;
   for (const Feature& feature : Features()) {
-    if (!feature.used || !feature.has(row.machine)) continue;
+    if (!feature.has(row.machine)) continue;
     known.insert(feature.llvm_name);
     if (has.count(feature.llvm_name) == 0) continue;
     bits |= feature.bit;
     used.push_back(std::string("+") + feature.llvm_name);
   }
   Derived derived{Deriver(place, bits).Derive(), {}};
+  if (spec.emulate_matrices) derived.target.matrices = EmulatedMatrices();
   derived.target.features = fmt::format("{}", fmt::join(used, ","));
   derived.target.cpu = spec.mcpu.empty() ? row.default_cpu : spec.mcpu;
   derived.target.name = name.empty() ? NameOf(spec, row) : name;

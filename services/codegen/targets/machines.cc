@@ -77,12 +77,12 @@ const Architecture* FindArchitecture(uint32_t machine) {
 std::span<const Feature> Features() {
   static constexpr Feature kRows[] = {
 #define QUENCH_FEATURE(machines, bit, name) \
-  {{QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_##bit}, name, machines, true},
-#define QUENCH_DETECTED(machines, family, bit, name) \
-  {{QUENCH_CPU_FAMILY_##family, QUENCH_##family##_##bit}, name, machines, false},
+  {{QUENCH_CPU_FAMILY_FIRST, QUENCH_CPU_##bit}, name, machines},
+#define QUENCH_FEATURE_OF(machines, family, bit, name) \
+  {{QUENCH_CPU_FAMILY_##family, QUENCH_##family##_##bit}, name, machines},
 #include "services/codegen/targets/features.def"
 #undef QUENCH_FEATURE
-#undef QUENCH_DETECTED
+#undef QUENCH_FEATURE_OF
   };
   return kRows;
 }

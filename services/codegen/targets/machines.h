@@ -27,7 +27,6 @@ struct Feature {
   CpuFeatures bit;
   const char* llvm_name;
   bool (*has)(uint32_t machine);  // whether that architecture can have it
-  bool used;                      // by code that is generated for CPUs with it
 };
 std::span<const Feature> Features();
 

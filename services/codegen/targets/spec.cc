@@ -44,6 +44,7 @@ const std::vector<Key>& Keys() {
       {"mattr", &TargetSpec::mattr},
       {"mfloat-abi", &TargetSpec::mfloat_abi},
       {"mabi", &TargetSpec::mabi},
+      {"emulate-matrices", &TargetSpec::emulate_matrices},
       {"num-cores", &TargetSpec::num_cores},
       {"arch", &TargetSpec::arch},
       {"model", &TargetSpec::model},

@@ -9,6 +9,19 @@
 
 namespace quench::codegen {
 
+// Registers that hold matrices of up to 16 rows of 16 words of four bytes, and products of them. A
+// kind of products that the target lacks is "".
+struct MatrixUnit {
+  // LLVM's names of instructions that add products to a matrix of sums: of pairs of bf16 and of f16
+  // to f32; of four bytes, u8 times i8 and i8 times i8, to i32.
+  std::string bfloats, halves, unsigned_bytes, signed_bytes;
+  // False: matrices lie in memory and products are plain vector code, so that plans that use them can
+  // be run, and compared, on CPUs without such registers.
+  bool in_registers = false;
+  static constexpr int kRegisters = 8;
+  static constexpr int kRows = 16, kWords = 16;
+};
+
 // One set of machine code.
 struct Target {
   std::string name;      // "x86-64-v3", "cortex-a76"
@@ -41,6 +54,7 @@ struct Target {
   std::string add_pairs_of_bytes, add_pairs_of_words, sign_of_bytes;
   // Likewise, sums of two products of bf16 a lane of f32. Denormals may count as 0.
   std::string add_products_bf16;
+  MatrixUnit matrices;
   bool sums_halves = false;  // a multiply-add of f16, twice as many as of f32 at once
   // Likewise, bytes of a table by their indices. A table of 16 entries, repeated in every 16 bytes
   // of the first operand: by the low four bits of an index, 0 where its top bit is set. A table of

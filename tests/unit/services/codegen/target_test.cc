@@ -160,18 +160,26 @@ TEST(TargetTest, WhatNoCodeUsesIsSaid) {
   EXPECT_THAT(resolved->unused, ElementsAre("+mmx", "+aes"));
 }
 
-// Features that the runtime knows, and that no code uses, are not required.
-TEST(TargetTest, TilesAreKnownButNotUsed) {
-  const auto resolved = Resolve(
-      "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v4 "
-      "-mattr=+amx-tile,+amx-int8,+amx-bf16,+amx-fp16",
-      "", std::nullopt);
-  ASSERT_TRUE(resolved.ok()) << resolved.status();
-  EXPECT_THAT(resolved->unused, ElementsAre("+amx-tile", "+amx-int8", "+amx-bf16", "+amx-fp16"));
-  EXPECT_EQ(Only(resolved).required_features, Of("x86-64-v4").required_features);
-  const Target sapphire_rapids = Of("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids");
-  EXPECT_EQ(sapphire_rapids.required_features.of(QUENCH_CPU_FAMILY_X86), 0u);
-  EXPECT_EQ(sapphire_rapids.features.find("amx"), std::string::npos);
+TEST(TargetTest, MatrixRegisters) {
+  const Target tiles = Of("x86-64-v4-amx");
+  EXPECT_EQ(tiles.required_features.of(QUENCH_CPU_FAMILY_X86),
+            QUENCH_X86_AMX_TILE | QUENCH_X86_AMX_INT8 | QUENCH_X86_AMX_BF16);
+  EXPECT_NE(tiles.features.find("+amx-bf16"), std::string::npos);
+  EXPECT_TRUE(tiles.matrices.in_registers);
+  EXPECT_EQ(tiles.matrices.bfloats, "llvm.x86.tdpbf16ps");
+  EXPECT_EQ(tiles.matrices.halves, "");
+  for (const char* cpu : {"sapphirerapids", "emeraldrapids", "graniterapids"}) {
+    const Target target = Of(std::string("llvm -mtriple=x86_64-linux-gnu -mcpu=") + cpu);
+    EXPECT_TRUE(target.matrices.in_registers) << cpu;
+    EXPECT_EQ(target.matrices.halves.empty(), cpu != std::string("graniterapids")) << cpu;
+  }
+  // Not in 32-bit mode, and not without the vectors that results are stored by.
+  EXPECT_FALSE(Of("llvm -mtriple=i686-linux-gnu -mcpu=sapphirerapids").matrices.in_registers);
+  EXPECT_EQ(Of("x86-64-v4-fp16").matrices.bfloats, "");
+  const Target plain = Of("llvm -mtriple=aarch64-linux-gnu -emulate-matrices");
+  EXPECT_FALSE(plain.matrices.in_registers);
+  EXPECT_NE(plain.matrices.bfloats, "");
+  EXPECT_EQ(plain.required_features, Of("aarch64").required_features);
   const CpuFeatures reported = FeaturesOf(HostCpu{"x86_64", {"sse2", "amx-tile", "amx-int8"}});
   EXPECT_EQ(reported.of(QUENCH_CPU_FAMILY_X86), QUENCH_X86_AMX_TILE | QUENCH_X86_AMX_INT8);
   EXPECT_THAT(NamesOf(reported), ElementsAre("sse2", "amx-tile", "amx-int8"));

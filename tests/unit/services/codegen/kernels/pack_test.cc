@@ -65,7 +65,7 @@ TEST(Pack, GemmPanels) {
 }
 
 TEST(Pack, Depthwise) {
-  EXPECT_EQ(Packed("depthwise", {{"lanes", 2}}, Iota({3, 1, 1, 2})),
+  EXPECT_EQ(Packed("depthwise", {{"lanes", 2}, {"padded", 4}}, Iota({3, 1, 1, 2})),
             (std::vector<float>{1, 3, 2, 4, 5, 0, 6, 0}));
 }
 

@@ -70,7 +70,7 @@ std::vector<Graph> Graphs() {
 TEST(KernelTargets, EveryKernelLinksForEveryTarget) {
   for (const char* name :
        {"x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-vnni", "aarch64", "aarch64-dotprod",
-        "aarch64-bf16", "x86-64-v4-bf16", "x86-64-v4-fp16", "armv7"}) {
+        "aarch64-bf16", "x86-64-v4-bf16", "x86-64-v4-fp16", "x86-64-v4-amx", "armv7"}) {
     const Target target = ResolveTarget(name).value()[0];
     auto module = ModuleBuilder::Create(target);
     ASSERT_TRUE(module.ok()) << module.status();
