@@ -39,9 +39,80 @@ void ByteEmitter::Finish() {
     AddOne([&](Int pixel) { return b_.LoadWords(t_.input + (offset + pixel), 1); });
 }
 
-void ByteForm::Emit(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
-                    const StoreSum& store) const {
-  ByteEmitter(b, reduction, tile, work_).Emit(store);
+ByteWork ByteWork::Of(BytesForm form, const WeightPanels& panels, const TileOperands& operands) {
+  ByteWork work;
+  work.form = form;
+  work.flip =
+      operands.flip && form != BytesForm::kWords;  // their rows are changed as they are made
+  if (operands.zero.valid()) {
+    work.factors = operands.pack(2) + operands.vector * (4 * panels.lanes);
+    work.zero = operands.zero;
+  }
+  work.rest = operands.rest;
+  work.again = operands.again;
+  return work;
+}
+
+TileProblem WithCostOf(BytesForm products, const TileProblem& problem) {
+  // Instructions that one AddProducts takes for a vector, beside one multiply-add of floats, and registers
+  // that it needs beside sums, one input and the weights.
+  struct Cost {
+    double operations = 1;
+    int spare = 0;
+  };
+  const auto cost = [&]() -> Cost {
+    switch (products) {
+      case BytesForm::kUnsigned:
+        return {1, 0};
+      case BytesForm::kPairs:
+        return {2,
+                2};  // additions have ports of their own; the products, and ones to add pairs with
+      case BytesForm::kPicked:
+        return {2.2, 4};  // and what is picked, and from what
+      case BytesForm::kMagnitudes:
+        return {2.6, 3};  // and the magnitude
+      case BytesForm::kSigned:
+        return {1, 2};
+      case BytesForm::kWords:
+        return {1, 1};  // twice, for there are twice as many words; the products
+    }
+    return {};
+  }();
+  TileProblem own = problem;
+  own.operations = cost.operations;
+  own.spare = cost.spare;
+  return own;
+}
+
+std::vector<Tile> ByteForm::Tiles(const Target& target, const TileProblem& problem) const {
+  return RankTiles(target, WithCostOf(products, problem));
+}
+
+int64_t ByteForm::VectorBytes(const WeightPanels& panels) const {
+  const int64_t words = panels.words() + (panels.rest > 0 ? 1 : 0) + panels.twice;
+  return words * 4 * panels.lanes;
+}
+
+TileCode ByteForm::Code(VectorBuilder& b, const WeightPanels& panels,
+                        const TileOperands& operands) const {
+  return [&b, work = ByteWork::Of(products, panels, operands)](
+             const MicroReduction& reduction, const MicroTile& tile, const StoreSum& store) {
+    ByteEmitter(b, reduction, tile, work).Emit(store);
+  };
+}
+
+std::string ByteForm::ToString() const {
+  static constexpr const char* kWays[] = {"products",     "signed products", "pairs",
+                                          "picked pairs", "magnitudes",      "words"};
+  return std::string("by ") + kWays[static_cast<size_t>(products)];
+}
+
+std::string ByteForm::Slow() const {
+  if (products == BytesForm::kMagnitudes)
+    return "by magnitudes: the CPU's products of pairs would overflow with its weights";
+  if (products == BytesForm::kWords)
+    return "by words: the CPU's products of pairs of bytes could overflow";
+  return "";
 }
 
 }  // namespace quench::codegen

@@ -1,14 +1,38 @@
 // Bytes, four a word; sums and bias are i32.
 #pragma once
 
+#include <string>
 #include <vector>
 
-#include "services/codegen/forms/tile.h"
+#include "common/base/fields.h"
+#include "services/codegen/forms/form.h"
 #include "services/codegen/forms/words.h"
 
 namespace quench::codegen {
 
-// How the bytes of a tile are multiplied, and what its sums have beside the words of the reduction.
+// Adds the cost of a step to a problem.
+TileProblem WithCostOf(BytesForm products, const TileProblem& problem);
+
+// Pack 1 holds what sums start from, i32, and pack 2, where the zero point is one of each run, what it is
+// multiplied by. The weights hold a word, padded with zeros, for a rest, and after all others one for each
+// of those that are multiplied a second time.
+struct ByteForm final : Form {
+  static constexpr const char kName[] = "bytes";
+  explicit ByteForm(BytesForm way = BytesForm::kSigned) : products(way) {}
+  BytesForm products;
+  QUENCH_FIELDS(products)
+
+  int64_t unit() const override { return products == BytesForm::kWords ? 2 : 4; }
+  std::vector<Tile> Tiles(const Target& target, const TileProblem& problem) const override;
+  int64_t VectorBytes(const WeightPanels& panels) const override;
+  WeightPack Pack(const WeightPanels& /*panels*/) const override { return {"_bytes", {}}; }
+  TileCode Code(VectorBuilder& b, const WeightPanels& panels,
+                const TileOperands& operands) const override;
+  std::string ToString() const override;  // "by pairs"
+  std::string Slow() const override;
+};
+
+// How the bytes of a tile are multiplied.
 struct ByteWork {
   BytesForm form = BytesForm::kSigned;
   bool flip = false;  // the highest bit of each byte of x is changed first
@@ -16,22 +40,10 @@ struct ByteWork {
   // `zero`. Invalid if it is a constant.
   Ptr factors;
   Vec zero;
-  // Number of channels (0 to 3) left over after the last full word; invalid if there are none. The
-  // weights hold a zero-padded word for them.
-  Int rest;
-  // Words that are multiplied a second time, as offsets from MicroTile::input. The weights hold a word
-  // for each after all others.
-  std::vector<Int> again;
-};
+  Int rest;                // as TileOperands
+  std::vector<Int> again;  // as TileOperands
 
-class ByteForm final : public TileForm {
- public:
-  explicit ByteForm(ByteWork work) : work_(std::move(work)) {}
-  void Emit(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
-            const StoreSum& store) const override;
-
- private:
-  const ByteWork work_;
+  static ByteWork Of(BytesForm form, const WeightPanels& panels, const TileOperands& operands);
 };
 
 class ByteEmitter : public WordEmitter {

@@ -85,9 +85,12 @@ void FloatEmitter::Multiply(Ptr input, int channels) {
   weights_.Set(weights_.Get() + WeightBytes(channels));
 }
 
-void FloatForm::Emit(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
-                     const StoreSum& store) const {
-  RowEmitter(b, reduction, tile, weights_, shared_, by_lane_).Emit(store);
+TileCode FloatForm::Code(VectorBuilder& b, const WeightPanels& panels,
+                         const TileOperands& /*operands*/) const {
+  return [&b, type = weights, shared = panels.shared, lanewise = by_lane](
+             const MicroReduction& reduction, const MicroTile& tile, const StoreSum& store) {
+    RowEmitter(b, reduction, tile, type, shared, lanewise).Emit(store);
+  };
 }
 
 }  // namespace quench::codegen

@@ -3,25 +3,27 @@
 
 #include <vector>
 
-#include "services/codegen/forms/shared_panels.h"
+#include "common/base/fields.h"
+#include "services/codegen/forms/form.h"
 #include "services/codegen/forms/tile_emitter.h"
 
 namespace quench::codegen {
 
 // Weights lie as [blocks][kh][kw][channels][tile vectors][lanes], then [tail][tile vectors][lanes]; in
 // shared panels, by their own width instead of the tile's.
-class FloatForm final : public TileForm {
- public:
-  explicit FloatForm(DataType weights = DataType::kF32, const SharedPanels& shared = {},
-                     bool by_lane = false)
-      : weights_(weights), shared_(shared), by_lane_(by_lane) {}
-  void Emit(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
-            const StoreSum& store) const override;
+struct FloatForm final : Form {
+  static constexpr const char kName[] = "floats";
+  explicit FloatForm(DataType weights_type = DataType::kF32, bool lanewise = false)
+      : weights(weights_type), by_lane(lanewise) {}
+  DataType weights;
+  bool by_lane;  // multiply-adds take one lane of a vector: Target::multiply_by_lane
+  QUENCH_FIELDS(weights, by_lane)
 
- private:
-  const DataType weights_;
-  const SharedPanels shared_;
-  const bool by_lane_;  // Target::multiply_by_lane
+  int64_t weight_bits() const override { return DataTypeBits(weights); }
+  bool reads_floats() const override { return true; }
+  bool shares_panels() const override { return true; }
+  TileCode Code(VectorBuilder& b, const WeightPanels& panels,
+                const TileOperands& operands) const override;
 };
 
 // Multiply-adds of one float of a pixel and the vectors of a channel.

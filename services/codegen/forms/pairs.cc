@@ -1,5 +1,7 @@
 #include "services/codegen/forms/pairs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "services/codegen/forms/words.h"
@@ -55,13 +57,15 @@ class HalfEmitter final : public WordEmitter {
 
 }  // namespace
 
-void PairForm::Emit(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
-                    const StoreSum& store) const {
-  if (type_ == DataType::kF16) {
-    HalfEmitter(b, reduction, tile).Emit(store);
-  } else {
-    BfloatEmitter(b, reduction, tile).Emit(store);
-  }
+TileCode PairForm::Code(VectorBuilder& b, const WeightPanels& /*panels*/,
+                        const TileOperands& /*operands*/) const {
+  return [&b, halves = type == DataType::kF16](const MicroReduction& reduction,
+                                               const MicroTile& tile, const StoreSum& store) {
+    halves ? HalfEmitter(b, reduction, tile).Emit(store)
+           : BfloatEmitter(b, reduction, tile).Emit(store);
+  };
 }
+
+std::string PairForm::ToString() const { return fmt::format("{} in pairs", DataTypeName(type)); }
 
 }  // namespace quench::codegen

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
-#include "services/codegen/forms/tile.h"
+#include "common/base/fields.h"
+#include "services/codegen/forms/form.h"
 
 namespace quench::codegen {
 
@@ -14,15 +16,19 @@ namespace quench::codegen {
 // less.)
 constexpr int64_t kWordsOfHalves = 64;
 
-class PairForm final : public TileForm {
- public:
-  // `type` is f16 or bf16.
-  explicit PairForm(DataType type) : type_(type) {}
-  void Emit(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
-            const StoreSum& store) const override;
+struct PairForm final : Form {
+  static constexpr const char kName[] = "pairs";
+  // f16 or bf16.
+  explicit PairForm(DataType pair_type = DataType::kBF16) : type(pair_type) {}
+  DataType type;
+  QUENCH_FIELDS(type)
 
- private:
-  const DataType type_;
+  int64_t unit() const override { return 2; }
+  int64_t block() const override { return type == DataType::kF16 ? kWordsOfHalves : 0; }
+  WeightPack Pack(const WeightPanels& /*panels*/) const override { return {"_pairs", {}}; }
+  TileCode Code(VectorBuilder& b, const WeightPanels& panels,
+                const TileOperands& operands) const override;
+  std::string ToString() const override;  // "bf16 in pairs"
 };
 
 }  // namespace quench::codegen

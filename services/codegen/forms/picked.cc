@@ -1,7 +1,37 @@
 #include "services/codegen/forms/picked.h"
 
+#include <algorithm>
+
+#include "services/codegen/forms/picked_pairs.h"
+
 namespace quench::codegen {
 namespace {
+
+PickedPanels PickedOf(const WeightPanels& panels) {
+  return {.groups = panels.groups,
+          .split = panels.split,
+          .lanes = panels.lanes,
+          .rows = panels.rows,
+          .run = panels.run,
+          .most = MostTogether(panels.unroll),
+          .rest = panels.rest};
+}
+
+// Where the picks of a panel's words and its entries lie.
+struct PanelPicks {
+  Ptr picks, entries;
+  Int entry_count;
+  // `pack` is one of PackPickedPairs.
+  static PanelPicks Of(VectorBuilder& b, const PickedPanels& panels, Ptr pack, Int panel) {
+    PanelPicks found;
+    found.picks = pack + panels.PicksAt() + panel * (panels.StoredWords() * 4);
+    const Ptr start = pack + panels.StartsAt() + panel * 4;
+    const Int first = b.LoadInt(start, DataType::kI32);
+    found.entry_count = b.LoadInt(start + 4, DataType::kI32) - first;
+    found.entries = pack + panels.EntriesAt() + first * panels.EntryBytes();
+    return found;
+  }
+};
 
 class PickedEmitter final : public ByteEmitter {
  public:
@@ -66,19 +96,29 @@ class PickedEmitter final : public ByteEmitter {
 
 }  // namespace
 
-PanelPicks PanelPicks::Of(VectorBuilder& b, const PickedPanels& panels, Ptr pack, Int panel) {
-  PanelPicks found;
-  found.picks = pack + panels.PicksAt() + panel * (panels.StoredWords() * 4);
-  const Ptr start = pack + panels.StartsAt() + panel * 4;
-  const Int first = b.LoadInt(start, DataType::kI32);
-  found.entry_count = b.LoadInt(start + 4, DataType::kI32) - first;
-  found.entries = pack + panels.EntriesAt() + first * panels.EntryBytes();
-  return found;
+std::vector<Tile> PickedForm::Tiles(const Target& target, const TileProblem& problem) const {
+  TileProblem own = WithCostOf(BytesForm::kPicked, problem);
+  own.most_vectors = std::min<int64_t>(own.most_vectors, most_vectors);
+  return RankTiles(target, own);
 }
 
-void PickedForm::Emit(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
-                      const StoreSum& store) const {
-  PickedEmitter(b, reduction, tile, work_, panels_, picks_).Emit(store);
+int64_t PickedForm::VectorBytes(const WeightPanels& panels) const {
+  return PickedOf(panels).StoredWords() * 4 * panels.lanes;
+}
+
+WeightPack PickedForm::Pack(const WeightPanels& panels) const {
+  return {"_picked", {{"run", panels.run}, {"most", PickedOf(panels).most}}};
+}
+
+TileCode PickedForm::Code(VectorBuilder& b, const WeightPanels& panels,
+                          const TileOperands& operands) const {
+  const PickedPanels picked = PickedOf(panels);
+  ByteWork work = ByteWork::Of(BytesForm::kPicked, panels, operands);
+  const PanelPicks picks = PanelPicks::Of(b, picked, operands.pack(0), operands.panel);
+  return [&b, picked, picks, work = std::move(work)](const MicroReduction& reduction,
+                                                     const MicroTile& tile, const StoreSum& store) {
+    PickedEmitter(b, reduction, tile, work, picked, picks).Emit(store);
+  };
 }
 
 }  // namespace quench::codegen

@@ -1,30 +1,27 @@
 // Bytes that the CPU picks from a group before they are multiplied (picked_pairs.h).
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "services/codegen/forms/bytes.h"
-#include "services/codegen/forms/picked_pairs.h"
 
 namespace quench::codegen {
 
-// Where the picks of a panel's words and its entries lie.
-struct PanelPicks {
-  Ptr picks, entries;
-  Int entry_count;
-  // `pack` is one of PackPickedPairs.
-  static PanelPicks Of(VectorBuilder& b, const PickedPanels& panels, Ptr pack, Int panel);
-};
+struct PickedForm final : Form {
+  static constexpr const char kName[] = "picked";
+  explicit PickedForm(int most = 8) : most_vectors(most) {}
+  int most_vectors;  // of a panel
+  QUENCH_FIELDS(most_vectors)
 
-class PickedForm final : public TileForm {
- public:
-  PickedForm(ByteWork work, const PickedPanels& panels, const PanelPicks& picks)
-      : work_(std::move(work)), panels_(panels), picks_(picks) {}
-  void Emit(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
-            const StoreSum& store) const override;
-
- private:
-  const ByteWork work_;
-  const PickedPanels panels_;
-  const PanelPicks picks_;
+  int64_t unit() const override { return 4; }
+  std::vector<Tile> Tiles(const Target& target, const TileProblem& problem) const override;
+  int together() const override { return 2; }
+  int64_t VectorBytes(const WeightPanels& panels) const override;
+  WeightPack Pack(const WeightPanels& panels) const override;
+  TileCode Code(VectorBuilder& b, const WeightPanels& panels,
+                const TileOperands& operands) const override;
+  std::string ToString() const override { return "by picked pairs"; }
 };
 
 }  // namespace quench::codegen

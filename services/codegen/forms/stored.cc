@@ -70,11 +70,88 @@ class StoredEmitter final : public FloatEmitter {
   PtrVar scales_, zeros_;  // of the present block
 };
 
+// Bytes of the scales of one vector.
+int64_t ScaleBytes(const StoredWeights& stored, const WeightPanels& panels) {
+  return stored.Blocks(panels.words()) * panels.lanes * 4;
+}
+
+// Scales and zero points of the tile's first block.
+struct Scales {
+  Ptr scales, zeros;  // zeros: invalid where all are 0
+};
+Scales ScalesOf(const StoredWeights& stored, const WeightPanels& panels,
+                const TileOperands& operands) {
+  const int64_t bytes = ScaleBytes(stored, panels);
+  Scales found;
+  found.scales = operands.pack(1) + operands.vector * bytes;
+  if (stored.zeros) found.zeros = operands.pack(2) + operands.vector * bytes;
+  return found;
+}
+
 }  // namespace
 
-void StoredForm::Emit(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
-                      const StoreSum& store) const {
-  StoredEmitter(b, reduction, tile, stored_, scales_, zeros_, by_lane_).Emit(store);
+std::vector<Tile> StoredForm::Tiles(const Target& target, const TileProblem& problem) const {
+  TileProblem own = problem;
+  if (!unpack) own.spare = 2;  // words of four bits, and a row of them
+  return RankTiles(target, own);
+}
+
+int64_t StoredForm::VectorBytes(const WeightPanels& panels) const {
+  return weights.Bytes(panels.words()) * panels.lanes;
+}
+
+WeightPack StoredForm::Pack(const WeightPanels& /*panels*/) const {
+  return {"_stored", {{"block", weights.block}}};
+}
+
+void StoredForm::Unpack(VectorBuilder& b, const WeightPanels& panels, const TileOperands& operands,
+                        Ptr panel, int vectors, Ptr scratch) const {
+  const int64_t k = panels.words(), block = weights.block;
+  const int lanes = static_cast<int>(panels.lanes);
+  const int64_t row = int64_t{vectors} * lanes;
+  const PtrVar to = b.Variable(scratch), from = b.Variable(panel);
+  const Scales first = ScalesOf(weights, panels, operands);
+  const PtrVar scales = b.Variable(first.scales);
+  const PtrVar zeros = weights.zeros ? b.Variable(first.zeros) : PtrVar{};
+  const auto part = [&](const StoredReader& reader, int rows) {
+    for (int r = 0; r < rows; ++r) {
+      const std::vector<Vec> values = reader.Row(from.Get(), r);
+      for (int v = 0; v < vectors; ++v)
+        b.Store(to.Get() + int64_t{4} * lanes * v, values[static_cast<size_t>(v)]);
+      to.Set(to.Get() + 4 * row);
+    }
+    from.Set(from.Get() + row * weights.bytes_together());
+  };
+  const auto rows_of_block = [&](int64_t rows) {
+    const StoredReader reader(b, weights, lanes, vectors, scales.Get(),
+                              weights.zeros ? zeros.Get() : Ptr{});
+    const int together = weights.rows_together();
+    b.For(b.I(0), b.I(rows / together), 1, [&](Int) { part(reader, together); });
+    if (rows % together != 0) part(reader, static_cast<int>(rows % together));
+    scales.Set(scales.Get() + 4 * row);
+    if (weights.zeros) zeros.Set(zeros.Get() + 4 * row);
+  };
+  b.For(b.I(0), b.I(k / block), 1, [&](Int) { rows_of_block(block); });
+  if (k % block != 0) rows_of_block(k % block);
+}
+
+TileCode StoredForm::Code(VectorBuilder& b, const WeightPanels& panels,
+                          const TileOperands& operands) const {
+  if (unpack) return FloatForm(DataType::kF32, by_lane).Code(b, panels, operands);
+  const Scales first = ScalesOf(weights, panels, operands);
+  return [&b, first, stored = weights, lanewise = by_lane](
+             const MicroReduction& reduction, const MicroTile& tile, const StoreSum& store) {
+    StoredEmitter(b, reduction, tile, stored, first.scales, first.zeros, lanewise).Emit(store);
+  };
+}
+
+std::string StoredForm::ToString() const {
+  return weights.ToString() + (unpack ? ", scaled a panel at a time" : "");
+}
+
+std::string StoredForm::Slow() const {
+  if (!unpack) return "";
+  return "weights are scaled a panel at a time: with this many rows floats would be as fast";
 }
 
 }  // namespace quench::codegen

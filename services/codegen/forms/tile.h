@@ -1,7 +1,7 @@
 // The micro-kernel: an output tile of pixels by vectors of channels in registers, while a reduction
 // loop blocks -> kh -> kw -> channels streams packed weights. Convolutions, GEMM and GEMV are all
 // this, with other strides; strides may be constants (then they become displacements) or run-time
-// sizes. A form says what is multiplied, and how it lies in memory.
+// sizes. A form (form.h) says what is multiplied, and how it lies in memory.
 #pragma once
 
 #include <cstdint>
@@ -41,12 +41,8 @@ struct MicroTile {
 // Takes each sum once: f32, or the i32 of bytes.
 using StoreSum = std::function<void(Int y, Int x, int vector, Vec value)>;
 
-// A form: the numbers that a tile multiplies, as they lie in memory.
-class TileForm {
- public:
-  virtual ~TileForm() = default;
-  virtual void Emit(VectorBuilder& b, const MicroReduction& reduction, const MicroTile& tile,
-                    const StoreSum& store) const = 0;
-};
+// Emits the products of a tile.
+using TileCode = std::function<void(const MicroReduction& reduction, const MicroTile& tile,
+                                    const StoreSum& store)>;
 
 }  // namespace quench::codegen

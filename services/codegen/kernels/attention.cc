@@ -6,7 +6,6 @@
 
 #include "common/base/status.h"
 #include "common/loops/builder.h"
-#include "services/codegen/forms/floats.h"
 #include "services/codegen/kernels/attention_plan.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/kernels/planned_kernel.h"
@@ -284,6 +283,8 @@ class AttentionEmitter {
     return r;
   }
 
+  TileCode Code() { return plan_.form->Code(b_, {.lanes = plan_.lanes}, {}); }
+
   void Scores(int vectors, Int first, int rows) {
     MicroTile tile;
     tile.x = rows;
@@ -293,7 +294,7 @@ class AttentionEmitter {
     tile.input = Scratch(plan_.queries_at);
     tile.weights = Scratch(plan_.keys_at) + first * (s_.size * vector_);
     const Ptr to = Scratch(plan_.scores_at) + first * vector_;
-    FloatForm().Emit(b_, Reduction(b_.I(s_.size)), tile, [&](Int, Int x, int v, Vec value) {
+    Code()(Reduction(b_.I(s_.size)), tile, [&](Int, Int x, int v, Vec value) {
       b_.Store(to + x * plan_.pitch() + vector_ * v, value);
     });
   }
@@ -306,7 +307,7 @@ class AttentionEmitter {
     tile.y_stride = b_.I(0);
     tile.input = Scratch(plan_.scores_at);
     tile.weights = Scratch(plan_.values_at) + first * (plan_.block * vector_);
-    FloatForm().Emit(b_, Reduction(keys), tile, [&](Int, Int x, int v, Vec value) {
+    Code()(Reduction(keys), tile, [&](Int, Int x, int v, Vec value) {
       AddResult(RowOf(shared, row + x), x, first, v, value);
     });
   }

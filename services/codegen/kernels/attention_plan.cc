@@ -89,7 +89,7 @@ std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const G
   problem.vectors = 4 * request.target.tile_vectors;
   problem.most_vectors = request.target.tile_vectors;
   problem.steps = s.size;
-  const Tile tile = ChooseTile(request.target, problem);
+  const Tile tile = plan.form->Tiles(request.target, problem).front();
   plan.vectors = tile.vectors;
   plan.rows = {s.steps, tile.x};
 

@@ -6,6 +6,7 @@
 
 #include "common/base/fields.h"
 #include "common/ops/q_attention.h"
+#include "services/codegen/forms/any_form.h"
 #include "services/codegen/kernels/epilogue.h"
 #include "services/codegen/kernels/tile_axis.h"
 
@@ -18,6 +19,7 @@ namespace quench::codegen {
 // (Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867).
 struct AttentionPlan {
   ops::AttentionShape shape;
+  AnyForm form;                // of queries and keys, and of scores and values, in scratch
   std::vector<Dim> mask_dims;  // four, where there is a mask
   DataType mask_type = DataType::kF32;
   int lanes = 8;
@@ -37,9 +39,9 @@ struct AttentionPlan {
   int64_t scratch = 0;
 
   friend bool operator==(const AttentionPlan&, const AttentionPlan&) = default;
-  QUENCH_FIELDS(shape, mask_dims, mask_type, lanes, unroll, vectors, rows, task_tiles, row_tasks,
-                tasks, block, single, few, many, keys_at, values_at, queries_at, scores_at,
-                factors_at, sums_at, largest_at, totals_at, scratch)
+  QUENCH_FIELDS(shape, form, mask_dims, mask_type, lanes, unroll, vectors, rows, task_tiles,
+                row_tasks, tasks, block, single, few, many, keys_at, values_at, queries_at,
+                scores_at, factors_at, sums_at, largest_at, totals_at, scratch)
   static constexpr int64_t kFewQueries = 4;
   // Number of heads of queries for one head of keys.
   int64_t sharing() const { return shape.heads / shape.kv_heads; }

@@ -25,12 +25,20 @@ Vec Odd(VectorBuilder& b, Vec words) {
   return Masked(b, b.Apply(VecOp::kShiftRight, words, eight), kEvenBytes);
 }
 
+bool Widens(const AnyForm& form) { return form.As<ByteForm>()->products == BytesForm::kWords; }
+
+// Number of words of four bytes in which k numbers are multiplied.
+Dim AllWords(SymbolTable& symbols, const AnyForm& form, Dim depth) {
+  return symbols.Mul(symbols.CeilDiv(depth, kFour), Widens(form) ? 2 : 1);
+}
+
 }  // namespace
 
-BytePanel::BytePanel(VectorBuilder& b, const ByteRoot& root, int lanes, Int depth, Vec x_zero,
-                     Vec w_zero)
+BytePanel::BytePanel(VectorBuilder& b, const ByteRoot& root, const AnyForm& form, int lanes,
+                     Int depth, Vec x_zero, Vec w_zero)
     : b_(b),
       root_(root),
+      form_(form.As<ByteForm>()->products),
       lanes_(lanes),
       fours_((depth + (kFour - 1)) / kFour),
       whole_(depth / kFour),
@@ -50,18 +58,17 @@ Vec BytePanel::Ones() const {
   return b_.Constant(DataType::kI32, widens() ? 0x00010001 : 0x01010101, lanes_);
 }
 
-Dim BytePanel::Words(SymbolTable& symbols, BytesForm form, Dim depth) {
-  return symbols.Mul(symbols.CeilDiv(depth, kFour), form == BytesForm::kWords ? 2 : 1);
+Dim BytePanel::WholeWords(SymbolTable& symbols, const AnyForm& form, Dim depth) {
+  return Widens(form) ? AllWords(symbols, form, depth) : symbols.FloorDiv(depth, kFour);
 }
 
 Int BytePanel::pitch() const { return (words_ + (lanes_ - 1)) / lanes_ * (lanes_ * kFour); }
 
-Dim BytePanel::Bytes(SymbolTable& symbols, BytesForm form, Dim depth, int64_t vectors,
+Dim BytePanel::Bytes(SymbolTable& symbols, const AnyForm& form, Dim depth, int64_t vectors,
                      int64_t lanes, int64_t rows) {
-  const Dim words = Words(symbols, form, depth);
+  const Dim words = AllWords(symbols, form, depth);
   const Dim panel = symbols.Mul(symbols.Add(words, 1), vectors);
-  const Dim widened =
-      form == BytesForm::kWords ? symbols.Mul(symbols.CeilDiv(words, lanes), rows) : Dim(0);
+  const Dim widened = Widens(form) ? symbols.Mul(symbols.CeilDiv(words, lanes), rows) : Dim(0);
   return symbols.Mul(symbols.Add(panel, widened), lanes * kFour);
 }
 
@@ -76,14 +83,14 @@ Ptr BytePanel::WidenedRows(Ptr panel, int vectors) const {
 void BytePanel::Pack(Ptr from, Int stride, int vectors, Ptr to,
                      const std::function<Vec(Ptr row, int v)>& load) {
   const int64_t vector = kFour * lanes_;
-  const BytesOperand ones = b_.PrepareBytes(root_.form, Ones(), false);
+  const BytesOperand ones = b_.PrepareBytes(form_, Ones(), false);
   std::vector<VecVar> sums;
   for (int v = 0; v < vectors; ++v)
     sums.push_back(b_.Variable(b_.Constant(DataType::kI32, 0, lanes_)));
   const auto keep = [&](Vec words, Ptr place, int v) {
     b_.Store(place + vector * v, words);
     const VecVar& sum = sums[static_cast<size_t>(v)];
-    sum.Set(b_.AddProducts(root_.form, sum.Get(), ones, words));
+    sum.Set(b_.AddProducts(form_, sum.Get(), ones, words));
   };
   const Int odd = fours_ * (vector * vectors);
   const auto pack = [&](Ptr first, Ptr place, int rows) {
@@ -148,7 +155,7 @@ Vec BytePanel::RowTerm(Ptr row) {
   const Vec ones = Ones();
   const VecVar sum = b_.Variable(b_.Constant(DataType::kI32, 0, lanes_));
   const auto add = [&](Vec x) {
-    sum.Set(b_.AddProducts(root_.form, sum.Get(), b_.PrepareBytes(root_.form, x, false), ones));
+    sum.Set(b_.AddProducts(form_, sum.Get(), b_.PrepareBytes(form_, x, false), ones));
   };
   const auto shifted = [&](Vec x) {
     return widens() ? x : b_.PrepareBytes(BytesForm::kSigned, x, root_.x.flip).value;

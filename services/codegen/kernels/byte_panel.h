@@ -18,16 +18,17 @@ namespace quench::codegen {
 // way.
 class BytePanel {
  public:
-  // `root.w` must be set; `depth` is k, at least 1. Zero points known only at run time are i32,
+  // `root.w` must be set, the form is a ByteForm; `depth` is k, at least 1. Zero points known only at run time are i32,
   // constant ones invalid.
-  BytePanel(VectorBuilder& b, const ByteRoot& root, int lanes, Int depth, Vec x_zero, Vec w_zero);
+  BytePanel(VectorBuilder& b, const ByteRoot& root, const AnyForm& form, int lanes, Int depth,
+            Vec x_zero, Vec w_zero);
 
-  // Number of words of four bytes in which k numbers are multiplied.
-  static Dim Words(SymbolTable& symbols, BytesForm form, Dim depth);
+  // Number of words of the reduction over k: a rest beside them is not counted.
+  static Dim WholeWords(SymbolTable& symbols, const AnyForm& form, Dim depth);
   // Bytes of a panel of `vectors` vectors, including the starts of its sums and `rows` widened
   // rows.
-  static Dim Bytes(SymbolTable& symbols, BytesForm form, Dim depth, int64_t vectors, int64_t lanes,
-                   int64_t rows);
+  static Dim Bytes(SymbolTable& symbols, const AnyForm& form, Dim depth, int64_t vectors,
+                   int64_t lanes, int64_t rows);
 
   // Packs rows of bytes, `stride` apart, into `to`: [words][vectors][lanes], rows beyond k are 0.
   // `load(row, v)` gives the `lanes` bytes of vector v of the row at an address.
@@ -36,7 +37,7 @@ class BytePanel {
   // Start values of the sums of the packed panel's columns.
   Ptr Starts(Ptr panel, int vectors) const;
 
-  bool widens() const { return root_.form == BytesForm::kWords; }
+  bool widens() const { return form_ == BytesForm::kWords; }
   // Bytes from one widened row to the next.
   Int pitch() const;
   // The place for widened rows, behind the panel.
@@ -54,9 +55,10 @@ class BytePanel {
 
   VectorBuilder& b_;
   const ByteRoot& root_;
+  const BytesForm form_;
   int lanes_;
   Int fours_, whole_, rest_;  // words of four that hold k, words that it fills, and bytes left over
-  Int words_;                 // as Words
+  Int words_;                 // that k takes, with the rest
   Vec x_zero_, w_zero_;
 };
 

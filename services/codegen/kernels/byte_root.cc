@@ -105,7 +105,7 @@ WeightBounds BoundsOf(const Tensor& weights, int64_t zero, int channel_axis) {
 }
 
 // The fastest that is exact for any bytes.
-BytesForm FormOfComputed(const Target& target) {
+BytesForm ProductsOfComputed(const Target& target) {
   if (!target.add_products_u8.empty()) return BytesForm::kUnsigned;
   if (!target.add_products_i8.empty() || target.add_pairs_of_words.empty())
     return BytesForm::kSigned;
@@ -123,7 +123,7 @@ int MostPickedVectors(const Target& target, const WeightBounds& bounds) {
 }
 
 // The fastest that is exact for these weights.
-BytesForm ChooseForm(const Target& target, const WeightBounds& bounds) {
+BytesForm ChooseProducts(const Target& target, const WeightBounds& bounds) {
   if (!target.add_products_u8.empty()) return BytesForm::kUnsigned;
   if (!target.add_products_i8.empty() || target.add_pairs_of_bytes.empty())
     return BytesForm::kSigned;
@@ -168,24 +168,20 @@ void TakeBias(Group& group, ByteRoot& root) {
 }  // namespace
 
 std::string ByteRoot::ToString() const {
-  static constexpr const char* kForms[] = {"products",     "signed products", "pairs",
-                                           "picked pairs", "magnitudes",      "words"};
   const auto name = [](const ByteSide& side) {
     return fmt::format("{}{}", DataTypeName(side.type), side.flip ? " shifted" : "");
   };
-  return fmt::format("{}{} by {}", name(x), w ? " and " + name(*w) : "",
-                     kForms[static_cast<size_t>(form)]);
+  return name(x) + (w ? " and " + name(*w) : "");
 }
 
-std::string ByteRoot::Slow() const {
-  if (form == BytesForm::kMagnitudes)
-    return "by magnitudes: the CPU's products of pairs would overflow with its weights";
-  if (form == BytesForm::kWords)
-    return "by words: the CPU's products of pairs of bytes could overflow";
-  return "";
+std::string DescribeForm(const std::optional<ByteRoot>& bytes, const Form& form) {
+  const std::string text = form.ToString();
+  if (bytes) return fmt::format("{} {}, ", bytes->ToString(), text);
+  return text.empty() ? "" : text + ", ";
 }
 
-std::optional<ByteRoot> ReadByteRoot(const KernelRequest& request, int channel_axis, Group& group) {
+std::optional<ByteProducts> ReadByteRoot(const KernelRequest& request, int channel_axis,
+                                         Group& group) {
   if (!group.HasInput(0) || !group.HasInput(1) || group.OutputType().dtype != DataType::kI32)
     return std::nullopt;
   ByteRoot root;
@@ -204,26 +200,26 @@ std::optional<ByteRoot> ReadByteRoot(const KernelRequest& request, int channel_a
   const bool centred = weights->tensor.dtype() == DataType::kI8 && root.w_zero == 0;
   if (!centred && channel_axis != 0) return std::nullopt;
   const WeightBounds bounds = BoundsOf(weights->tensor, root.w_zero, channel_axis);
-  root.form = ChooseForm(request.target, bounds);
-  if (root.form == BytesForm::kPicked)
-    root.most_vectors = MostPickedVectors(request.target, bounds);
-  if (!centred && root.form != BytesForm::kPicked) {
+  const BytesForm products = ChooseProducts(request.target, bounds);
+  AnyForm form = ByteForm(products);
+  if (products == BytesForm::kPicked) form = PickedForm(MostPickedVectors(request.target, bounds));
+  if (!centred && products != BytesForm::kPicked) {
     root.twice = ops::WordsOfTwoParts(weights->tensor, root.w_zero);
-    if (!root.twice && root.form == BytesForm::kPairs && !request.target.pick_of_16.empty()) {
-      root.form = BytesForm::kPicked;
+    if (!root.twice && products == BytesForm::kPairs && !request.target.pick_of_16.empty()) {
+      form = PickedForm();
       root.twice.emplace();
     }
   }
-  root.x.flip = WantsUnsigned(root.form) != (root.x.type == DataType::kU8);
+  root.x.flip = WantsUnsigned(products) != (root.x.type == DataType::kU8);
   const int64_t low = root.x.type == DataType::kI8 ? -128 : 0, zero = root.x.zero;
   const bool known = root.x.zero_input < 0;
   root.weight_reach = static_cast<double>(bounds.largest_sum) *
                       static_cast<double>(known ? std::max(low + 255 - zero, zero - low) : 255);
   TakeBias(group, root);
-  return root;
+  return ByteProducts{root, form};
 }
 
-std::optional<ByteRoot> ReadComputedBytes(const KernelRequest& request, const Group& group) {
+std::optional<ByteProducts> ReadComputedBytes(const KernelRequest& request, const Group& group) {
   if (!group.HasInput(0) || !group.HasInput(1) || group.OutputType().dtype != DataType::kI32)
     return std::nullopt;
   ByteRoot root;
@@ -234,10 +230,10 @@ std::optional<ByteRoot> ReadComputedBytes(const KernelRequest& request, const Gr
       !ReadZero(request, group, 3, *root.w)) {
     return std::nullopt;
   }
-  root.form = FormOfComputed(request.target);
-  root.x.flip = WantsUnsigned(root.form) != (root.x.type == DataType::kU8);
-  root.w->flip = (root.form == BytesForm::kWords) != (root.w->type == DataType::kU8);
-  return root;
+  const BytesForm products = ProductsOfComputed(request.target);
+  root.x.flip = WantsUnsigned(products) != (root.x.type == DataType::kU8);
+  root.w->flip = (products == BytesForm::kWords) != (root.w->type == DataType::kU8);
+  return ByteProducts{root, ByteForm(products)};
 }
 
 PackSpec ByteBias(const Group& group, const ByteRoot& root, int channel_axis, int64_t channels,
@@ -283,42 +279,6 @@ RunZero LoadRunZero(VectorBuilder& b, const Group& group, const ByteSide& side,
   const Vec byte = b.ToI32(b.Load(zero, 1, DataType::kU8));
   return {b.ToI32(b.Load(zero, 1, side.type)),
           b.Apply(VecOp::kMul, byte, b.Constant(DataType::kI32, 0x01010101, 1))};
-}
-
-double ProductsCost(BytesForm form) {
-  switch (form) {
-    case BytesForm::kUnsigned:
-      return 1;
-    case BytesForm::kPairs:
-      return 2;  // additions have ports of their own
-    case BytesForm::kPicked:
-      return 2.2;
-    case BytesForm::kMagnitudes:
-      return 2.6;
-    case BytesForm::kSigned:
-      return 1;
-    case BytesForm::kWords:
-      return 1;  // twice, for k counts twice as many words
-  }
-  return 1;
-}
-
-int SpareRegisters(BytesForm form) {
-  switch (form) {
-    case BytesForm::kUnsigned:
-      return 0;
-    case BytesForm::kPairs:
-      return 2;  // the products, and ones to add pairs with
-    case BytesForm::kPicked:
-      return 4;  // and what is picked, and from what
-    case BytesForm::kMagnitudes:
-      return 3;  // and the magnitude
-    case BytesForm::kSigned:
-      return 2;
-    case BytesForm::kWords:
-      return 1;  // the products
-  }
-  return 0;
 }
 
 }  // namespace quench::codegen

@@ -6,7 +6,7 @@
 
 #include "common/base/fields.h"
 #include "common/ops/byte_weights.h"
-#include "services/codegen/forms/bytes.h"
+#include "services/codegen/forms/any_form.h"
 #include "services/codegen/kernels/epilogue.h"
 
 namespace quench::codegen {
@@ -38,31 +38,28 @@ struct ByteRoot {
   // Words of constants that are multiplied twice. Nothing where two bytes do not hold them either, or
   // there are too many: kernels that make floats of them take them all the same.
   std::optional<std::vector<ops::WeightWord>> twice = std::vector<ops::WeightWord>();
-  BytesForm form = BytesForm::kSigned;
-  int most_vectors = 8;     // of a panel
   int bias_operand = -1;    // of the epilogue: an i32 constant per channel, taken out of it
   double weight_reach = 0;  // of constants: largest sum of |w| of a channel, times the largest
                             // |x - zero|
   friend bool operator==(const ByteRoot&, const ByteRoot&) = default;
-  QUENCH_FIELDS(x, w, w_zero, twice, form, most_vectors, bias_operand, weight_reach)
-  // How a tile multiplies them, without zero points of a run, rests and repeated words.
-  ByteWork Work() const {
-    ByteWork work;
-    work.form = form;
-    work.flip = x.flip && form != BytesForm::kWords;  // widened rows are shifted
-    return work;
-  }
-  // "u8 in pairs": for reports.
+  QUENCH_FIELDS(x, w, w_zero, twice, bias_operand, weight_reach)
+  // "u8 shifted and i8": for reports.
   std::string ToString() const;
-  // As Candidate.slow.
-  std::string Slow() const;
+};
+// The operands with the form that multiplies them.
+struct ByteProducts {
+  ByteRoot root;
+  AnyForm form;
 };
 
 // Nothing when the root's operands are not such. `channel_axis` is that of the weights; where it is 0
 // these are a convolution's. Takes an addition of constants to the sums out of the epilogue.
-std::optional<ByteRoot> ReadByteRoot(const KernelRequest& request, int channel_axis, Group& group);
-// The same for a right side that is computed.
-std::optional<ByteRoot> ReadComputedBytes(const KernelRequest& request, const Group& group);
+std::optional<ByteProducts> ReadByteRoot(const KernelRequest& request, int channel_axis,
+                                         Group& group);
+// The same for a right side that is computed: the form is a ByteForm.
+std::optional<ByteProducts> ReadComputedBytes(const KernelRequest& request, const Group& group);
+// The form and its operands, for reports: "u8 by pairs, ", or nothing for f32.
+std::string DescribeForm(const std::optional<ByteRoot>& bytes, const Form& form);
 
 // Appends the packs that sums start from: one, or two where the zero point is one of each run.
 // Declares zero points packed that are constants.
@@ -81,10 +78,5 @@ struct RunZero {
 };
 RunZero LoadRunZero(VectorBuilder& b, const Group& group, const ByteSide& side,
                     const BufferMap& buffers);
-
-// Instructions that one AddProducts takes for a vector, beside one multiply-add of floats.
-double ProductsCost(BytesForm form);
-// Registers that it needs beside sums, one input and the weights.
-int SpareRegisters(BytesForm form);
 
 }  // namespace quench::codegen

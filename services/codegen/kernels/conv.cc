@@ -4,9 +4,6 @@
 #include <algorithm>
 
 #include "common/base/status.h"
-#include "services/codegen/forms/floats.h"
-#include "services/codegen/forms/pairs.h"
-#include "services/codegen/forms/picked.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/kernels/conv_copy.h"
 #include "services/codegen/kernels/planned_kernel.h"
@@ -18,24 +15,14 @@ namespace {
 void AddPacks(const Group& group, const ConvPlan& plan, CandidateBuilder& builder) {
   const ConvShape& shape = plan.shape;
   const bool shared = plan.shared.used();
-  const std::optional<PickedPanels> picked = plan.picked();
   std::map<std::string, int64_t> params = {
       {"groups", shape.groups},
       {"merged", plan.merged},
       {"lanes", shared ? plan.shared.lanes : plan.lanes},
       {"block", shared ? plan.shared.block : plan.block_channels},
-      {"vectors", shared ? 1 : plan.tile.vectors},
-      {"zero", shape.bytes ? shape.bytes->w_zero : 0}};
-  if (picked) {
-    params["run"] = picked->run;
-    params["most"] = picked->most;
-  }
-  builder.Pack(1,
-               picked        ? "conv_panels_picked"
-               : shape.bytes ? "conv_panels_bytes"
-               : shape.pairs ? "conv_panels_pairs"
-                             : "conv_panels",
-               std::move(params));
+      {"vectors", shared ? 1 : plan.tile.vectors}};
+  if (shape.bytes) params["zero"] = shape.bytes->w_zero;
+  builder.PackWeights(1, "conv_panels", plan.form->Pack(plan.weights()), std::move(params));
   const int64_t padded = plan.out_blocks() * plan.lanes;
   if (shape.bytes) {
     AddByteSums(group, *shape.bytes, 0, shape.out_channels, padded, builder.candidate());
@@ -52,6 +39,7 @@ class ConvEmitter {
       : b_(b),
         group_(group),
         plan_(plan),
+        weights_(plan.weights()),
         s_(plan.shape),
         buffers_(buffers),
         writer_(b, group, buffers, epilogue_packs, plan.lanes) {}
@@ -195,26 +183,18 @@ class ConvEmitter {
     return r;
   }
 
-  std::unique_ptr<TileForm> FloatsOrPairs() const {
-    if (s_.pairs) return std::make_unique<PairForm>(*s_.pairs);
-    SharedPanels shared = plan_.shared;
-    if (plan_.taps() == 1 || plan_.fold_width) shared.block = 0;  // rows follow each other
-    return std::make_unique<FloatForm>(s_.w_type, shared, plan_.by_lane);
-  }
-
-  std::unique_ptr<TileForm> Bytes(const PanelTiles& tiles, Ptr weights) {
-    ByteWork work = s_.bytes->Work();
-    if (zero_.value.valid()) {
-      work.factors = b_.Buffer(buffers_.Pack(2)) + tiles.vector * (4 * plan_.lanes);
-      work.zero = zero_.value;
-    }
+  TileOperands Operands(const PanelTiles& tiles, Ptr weights) {
+    TileOperands operands{
+        .pack = [this, weights](int i) { return i == 0 ? weights : b_.Buffer(buffers_.Pack(i)); },
+        .panel = tiles.panel,
+        .vector = tiles.vector};
+    if (!s_.bytes) return operands;
+    operands.flip = s_.bytes->x.flip;
+    operands.zero = zero_.value;
     if (plan_.words_twice() > 0) {
-      for (const ops::WeightWord& at : *s_.bytes->twice) work.again.push_back(OffsetOf(at));
+      for (const ops::WeightWord& at : *s_.bytes->twice) operands.again.push_back(OffsetOf(at));
     }
-    const std::optional<PickedPanels> picked = plan_.picked();
-    if (!picked) return std::make_unique<ByteForm>(std::move(work));
-    return std::make_unique<PickedForm>(std::move(work), *picked,
-                                        PanelPicks::Of(b_, *picked, weights, tiles.panel));
+    return operands;
   }
 
   // From the first word of the first tap.
@@ -235,17 +215,17 @@ class ConvEmitter {
     const int64_t vector = 4 * plan_.lanes;
     const Ptr weights = b_.Buffer(buffers_.Pack(0));
     tile.weights = plan_.shared.used()
-                       ? plan_.shared.At(weights, tiles.vector, plan_.weight_element())
+                       ? plan_.shared.At(weights, tiles.vector, plan_.form->weight_bits() / 8)
                        : weights + tiles.vector * plan_.vector_weight_bytes();
     if (s_.has_bias) tile.bias = b_.Buffer(buffers_.Pack(1)) + tiles.vector * vector;
-    const std::unique_ptr<TileForm> form = s_.bytes ? Bytes(tiles, weights) : FloatsOrPairs();
+    const TileCode code = plan_.form->Code(b_, weights_, Operands(tiles, weights));
     Prefetch(tiles, tile);
     const int64_t lanes = plan_.lanes;
     const Int line = plan_.flat ? b_.I(0) : b_.Size(s_.out_w) * lanes;
     const Place place = Place::Of(tiles.n * image_out_ + tiles.vector * (pixels_out_ * lanes) +
                                   y * line + x * lanes);
     tile.results_in_memory = IsLong(group_.epilogue);
-    form->Emit(b_, Reduction(), tile, [&](Int dy, Int dx, int v, Vec value) {
+    code(Reduction(), tile, [&](Int dy, Int dx, int v, Vec value) {
       Store(tiles, place + (line * dy + dx * lanes + pixels_out_ * (lanes * v)), v, value);
     });
   }
@@ -260,6 +240,7 @@ class ConvEmitter {
   VectorBuilder& b_;
   const Group& group_;
   const ConvPlan& plan_;
+  const WeightPanels weights_;
   const ConvShape& s_;
   const BufferMap& buffers_;
   ResultWriter writer_;
@@ -276,7 +257,7 @@ double CopyCost(const KernelRequest& request, const ConvPlan& plan) {
   const ConvShape& s = plan.shape;
   const double l2_bandwidth = request.target.gbytes * 4;
   return TypicalSize(symbols, s.n) * TypicalSize(symbols, s.h) * TypicalSize(symbols, s.w) *
-         static_cast<double>(s.in_channels * 2 * plan.element()) / (l2_bandwidth * 1e3);
+         static_cast<double>(s.in_channels * 2 * s.element()) / (l2_bandwidth * 1e3);
 }
 
 double Cost(const KernelRequest& request, const Group& group, const ConvPlan& plan) {
@@ -291,7 +272,7 @@ double Cost(const KernelRequest& request, const Group& group, const ConvPlan& pl
   const double pixels =
       s.out_w.is_static() ? 1 : out / (s.out_h.is_static() ? TypicalSize(symbols, s.out_h) : 1);
   double micros = plan.tile.cycles * static_cast<double>(plan.groups) * n * pixels * per_cycle;
-  const auto element = static_cast<double>(plan.element());
+  const auto element = static_cast<double>(s.element());
   const double result = DataTypeBits(group.ResultType()) / 8.0;
   const double activations = n * (in * static_cast<double>(s.in_channels) * element +
                                   out * static_cast<double>(s.out_channels) * result);
@@ -320,13 +301,10 @@ void Prepare(const KernelRequest& request, const ConvPlan& plan, CandidateBuilde
 }
 
 std::string ReasonOf(const ConvPlan& plan) {
-  const ConvShape& s = plan.shape;
   return fmt::format("{}tile {}x{}x{} of {} lanes, tasks by {}{}",
-                     s.bytes   ? s.bytes->ToString() + ", "
-                     : s.pairs ? fmt::format("{} in pairs, ", DataTypeName(*s.pairs))
-                               : "",
-                     plan.tile.y, plan.tile.x, plan.tile.vectors, plan.lanes,
-                     plan.by_panels ? "panels" : "bands", plan.copy ? ", padded copy" : "");
+                     DescribeForm(plan.shape.bytes, *plan.form), plan.tile.y, plan.tile.x,
+                     plan.tile.vectors, plan.lanes, plan.by_panels ? "panels" : "bands",
+                     plan.copy ? ", padded copy" : "");
 }
 
 Candidate MakeCandidate(const KernelRequest& request, const Group& group, const ConvPlan& plan) {
@@ -339,7 +317,7 @@ Candidate MakeCandidate(const KernelRequest& request, const Group& group, const 
   candidate.rows = RowOrderOf(plan, group.inputs[0]);
   candidate.cost = Cost(request, group, plan);
   candidate.reason = ReasonOf(plan);
-  if (plan.shape.bytes) candidate.slow = plan.shape.bytes->Slow();
+  candidate.slow = plan.form->Slow();
   return candidate;
 }
 
@@ -363,7 +341,7 @@ void ProposeConv(const KernelRequest& request, std::vector<Candidate>& candidate
                       !LayoutsAgree(conv->group, true))) {
       return;
     }
-    const std::optional<ConvPlan> plan = PlanConv(request, conv->shape, row_major, variation);
+    const std::optional<ConvPlan> plan = PlanConv(request, *conv, row_major, variation);
     if (plan) candidates.push_back(MakeCandidate(request, conv->group, *plan));
   };
   for (const PlanVariation& variation : VariationsAt(request.options.opt_level)) {

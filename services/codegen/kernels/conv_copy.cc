@@ -13,10 +13,10 @@ PaddedRows CopiedRows(VectorBuilder& b, const ConvPlan& plan, const RunZero& zer
           .row_major = plan.row_major_input,
           .lanes = plan.lanes,
           .pixel_words = plan.pixel_words,
-          .type = s.input_type(),
+          .type = s.x_type,
           .fill = s.bytes ? s.bytes->x.zero : 0,
           .run_fill = zero,
-          .to_floats = IsHalf(s.x_type) && !s.pairs,
+          .to_floats = plan.widens(),
           .height = b.Size(s.h),
           .width = b.Size(s.w),
           .left = s.pad_left,
@@ -28,7 +28,8 @@ PaddedRows CopiedRows(VectorBuilder& b, const ConvPlan& plan, const RunZero& zer
 Ptr SourceImage(VectorBuilder& b, const ConvPlan& plan, Ptr source, Int n) {
   const int64_t channels =
       plan.row_major_input ? plan.shape.in_channels : plan.groups * plan.blocks * plan.lanes;
-  return source + n * (b.Size(plan.shape.h) * b.Size(plan.shape.w) * (channels * plan.element()));
+  return source +
+         n * (b.Size(plan.shape.h) * b.Size(plan.shape.w) * (channels * plan.shape.element()));
 }
 
 absl::Status EmitConvCopy(VectorBuilder& b, const Planned<ConvPlan>& conv) {

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "common/base/status.h"
-#include "services/codegen/kernels/operand_pairs.h"
+#include "services/codegen/kernels/float_forms.h"
 #include "services/codegen/kernels/typical_sizes.h"
 
 namespace quench::codegen {
@@ -98,21 +98,19 @@ void ShareWeights(const Target& target, ConvPlan& plan) {
 void PlanChannels(const Target& target, ConvPlan& plan) {
   const ConvShape& shape = plan.shape;
   const int64_t in = shape.in_channels / plan.groups;
-  const int64_t unit = plan.unit();
+  const int64_t unit = plan.form->unit();
   plan.blocks = (in + plan.lanes - 1) / plan.lanes;
   plan.block_channels = (std::min<int64_t>(in, plan.lanes) + unit - 1) / unit;
   plan.pixel_words = plan.row_major_input ? plan.block_channels : plan.lanes / unit;
   plan.fold_width = plan.pixel_words == plan.block_channels && shape.dilation_w == 1;
   plan.vectors = (shape.out_channels / plan.groups + plan.lanes - 1) / plan.lanes;
-  if (plan.groups == 1 && unit == 1) ShareWeights(target, plan);
-  plan.unroll = StepsOfBody(target);
+  if (plan.groups == 1 && plan.form->shares_panels()) ShareWeights(target, plan);
+  plan.unroll = plan.form->Unroll(target);
   if (plan.block_channels % plan.unroll != 0 && plan.block_channels % 4 == 0) plan.unroll = 4;
   // A body in which two pixels read the same address keeps the value in a register that is not
   // there.
   plan.unroll = static_cast<int>(std::min<int64_t>(plan.unroll, plan.pixel_words * shape.stride_w));
-  // Groups of two do not cross bodies.
-  const bool picked = shape.bytes && shape.bytes->form == BytesForm::kPicked;
-  if (picked && plan.unroll % 2 != 0) plan.unroll = 1;
+  if (plan.unroll % plan.form->together() != 0) plan.unroll = 1;
 }
 
 // False where there is no tile of this rank.
@@ -129,12 +127,7 @@ bool PlanTile(const KernelRequest& request, size_t rank, ConvPlan& plan) {
   problem.vectors = plan.vectors;
   problem.steps = plan.steps() + plan.words_twice();
   problem.most_vectors = plan.shared.MostVectors();
-  if (shape.bytes) {
-    problem.operations = ProductsCost(shape.bytes->form);
-    problem.spare = SpareRegisters(shape.bytes->form);
-    problem.most_vectors = shape.bytes->most_vectors;
-  }
-  const std::vector<Tile> tiles = RankTiles(request.target, problem);
+  const std::vector<Tile> tiles = plan.form->Tiles(request.target, problem);
   if (rank >= tiles.size()) return false;
   plan.tile = tiles[rank];
   plan.panels = SplitIntoPanels(plan.vectors, plan.tile.vectors);
@@ -163,7 +156,7 @@ bool PlanTasks(const KernelRequest& request, bool other, ConvPlan& plan) {
   const ConvShape& shape = plan.shape;
   SymbolTable& symbols = request.symbols;
   const double input_bytes = TypicalSize(symbols, shape.h) * TypicalSize(symbols, shape.w) *
-                             static_cast<double>(shape.in_channels * plan.element());
+                             static_cast<double>(shape.in_channels * shape.element());
   const bool whole_image = shape.h.is_static() && shape.w.is_static();
   if (other && !whole_image) return false;
   plan.by_panels =
@@ -199,44 +192,46 @@ void PlanCopy(SymbolTable& symbols, ConvPlan& plan) {
   }
 }
 
-std::optional<ConvShape> ReadShape(const KernelRequest& request, Group& group) {
+// Fills in shape and form.
+bool ReadShape(const KernelRequest& request, ConvRoot& conv) {
+  Group& group = conv.group;
   const bool bytes = group.root->op == "ConvInteger";
   if ((group.root->op != "Conv" && !bytes) || !group.HasInput(0) || !group.HasInput(1))
-    return std::nullopt;
+    return false;
   const Type& x = group.InputType(0);
   const Type& weight = group.InputType(1);
   if (x.rank() < 3 || x.rank() > 4 || weight.rank() != x.rank() || !weight.is_static() ||
       !x.dims[1].is_static()) {
-    return std::nullopt;
+    return false;
   }
   const auto is_float = [](const Type& type) {
     return RegisterTypeOf(type.dtype) == DataType::kF32;
   };
-  if (!bytes && (!is_float(x) || !is_float(weight) || !is_float(group.OutputType())))
-    return std::nullopt;
+  if (!bytes && (!is_float(x) || !is_float(weight) || !is_float(group.OutputType()))) return false;
   if (ConstantInput(request, group, 1) == nullptr || ConstantInput(request, group, 0) != nullptr)
-    return std::nullopt;
-  ConvShape shape;
+    return false;
+  ConvShape& shape = conv.shape;
   if (bytes) {
-    shape.bytes = ReadByteRoot(request, 0, group);
-    if (!shape.bytes) return std::nullopt;
+    std::optional<ByteProducts> products = ReadByteRoot(request, 0, group);
+    if (!products) return false;
+    shape.bytes = std::move(products->root);
+    conv.form = products->form;
+  } else {
+    conv.form = PairsOrFloats(request, x.dtype, weight.dtype);
   }
-  if (!bytes) {
-    shape.x_type = x.dtype;
-    shape.w_type = weight.dtype;
-  }
+  shape.x_type = x.dtype;
   shape.has_bias = bytes || group.HasInput(2);
-  if (!bytes && shape.has_bias && ConstantInput(request, group, 2) == nullptr) return std::nullopt;
+  if (!bytes && shape.has_bias && ConstantInput(request, group, 2) == nullptr) return false;
   shape.n = x.dims[0];
   shape.in_channels = x.dims[1].value();
   shape.out_channels = weight.dims[0].value();
   shape.groups = group.root->Int("group", 1);
-  if (shape.in_channels < 1 || shape.out_channels < 1 || shape.groups < 1) return std::nullopt;
-  if (!ReadSpatial(group, shape)) return std::nullopt;
+  if (shape.in_channels < 1 || shape.out_channels < 1 || shape.groups < 1) return false;
+  if (!ReadSpatial(group, shape)) return false;
   for (const Dim dim : {shape.n, shape.h, shape.w, shape.out_h, shape.out_w}) {
-    if (dim.is_static() && dim.value() < 1) return std::nullopt;
+    if (dim.is_static() && dim.value() < 1) return false;
   }
-  return shape;
+  return true;
 }
 
 }  // namespace
@@ -245,34 +240,36 @@ const std::optional<ConvRoot>& ReadConv(const KernelRequest& request) {
   return request.views.Of<std::optional<ConvRoot>>([&]() -> std::optional<ConvRoot> {
     std::optional<Group> group = ReadGroup(request, 1);
     if (!group) return std::nullopt;
-    const std::optional<ConvShape> shape = ReadShape(request, *group);
-    if (!shape) return std::nullopt;
-    return ConvRoot{*std::move(group), *shape};
+    ConvRoot conv{*std::move(group), {}, {}};
+    if (!ReadShape(request, conv)) return std::nullopt;
+    return conv;
   });
 }
 
-std::optional<PickedPanels> ConvPlan::picked() const {
-  if (!shape.bytes || shape.bytes->form != BytesForm::kPicked) return std::nullopt;
-  PickedPanels picked;
-  picked.groups = groups;
-  picked.split = panels;
-  picked.lanes = lanes;
-  picked.run = run();
-  picked.rows = words() / run();
-  picked.most = MostTogether(unroll);
-  return picked;
+WeightPanels ConvPlan::weights() const {
+  WeightPanels weights{.groups = groups,
+                       .split = panels,
+                       .lanes = lanes,
+                       .rows = words() / run(),
+                       .run = run(),
+                       .twice = words_twice(),
+                       .unroll = unroll,
+                       .shared = shared};
+  if (taps() == 1 || fold_width) weights.shared.block = 0;  // rows follow each other
+  return weights;
 }
 
-std::optional<ConvPlan> PlanConv(const KernelRequest& request, const ConvShape& shape,
+std::optional<ConvPlan> PlanConv(const KernelRequest& request, const ConvRoot& conv,
                                  bool row_major_input, const PlanVariation& variation) {
+  const ConvShape& shape = conv.shape;
   ConvPlan plan;
   plan.shape = shape;
+  // Pairs are not gathered.
+  const bool gathers_floats = row_major_input && !shape.bytes;
+  plan.form = gathers_floats ? FloatsOf(request, conv.w_type()) : conv.form;
   plan.lanes = request.target.f32_lanes();
   plan.row_major_input = row_major_input;
-  plan.by_lane = request.target.multiply_by_lane;
-  if (!row_major_input && !shape.bytes)
-    plan.shape.pairs = PairsOf(request, shape.x_type, shape.w_type);
-  plan.copy = shape.padded || row_major_input || (IsHalf(shape.x_type) && !plan.shape.pairs);
+  plan.copy = shape.padded || row_major_input || plan.widens();
   plan.merged = MergedGroups(shape, plan.lanes);
   if (plan.merged == 0) return std::nullopt;
   if (shape.bytes && (!shape.bytes->twice || (shape.groups > 1 && plan.words_twice() > 0)))

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/base/fields.h"
-#include "services/codegen/forms/picked_pairs.h"
+#include "services/codegen/forms/any_form.h"
 #include "services/codegen/forms/shared_panels.h"
 #include "services/codegen/kernels/blocks.h"
 #include "services/codegen/kernels/byte_root.h"
@@ -16,33 +16,33 @@ namespace quench::codegen {
 
 // A Conv node, or a ConvInteger, over [n, channels, h, w] (h = 1 for rank 3).
 struct ConvShape {
-  std::optional<ByteRoot> bytes;  // of a ConvInteger
+  std::optional<ByteRoot> bytes;  // of a ConvInteger: its operands
   Dim n = 1, h = 1, w = 1, out_h = 1, out_w = 1;
   int64_t in_channels = 1, out_channels = 1, groups = 1;
   int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   int64_t pad_top = 0, pad_left = 0;
-  DataType x_type = DataType::kF32, w_type = DataType::kF32;  // of floats, in memory
-  bool padded = false;  // some tap may lie outside of the input
+  DataType x_type = DataType::kF32;  // in memory
+  bool padded = false;               // some tap may lie outside of the input
   bool has_bias = false;
-  std::optional<DataType> pairs;  // bf16 or f16 is multiplied as it is, two channels at once
   friend bool operator==(const ConvShape&, const ConvShape&) = default;
   QUENCH_FIELDS(bytes, n, h, w, out_h, out_w, in_channels, out_channels, groups, kernel_h, kernel_w,
-                stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left, x_type, w_type,
-                padded, has_bias, pairs)
-  DataType input_type() const { return bytes ? bytes->x.type : x_type; }
+                stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left, x_type, padded,
+                has_bias)
+  int64_t element() const { return DataTypeBits(x_type) / 8; }  // bytes of one of the input
 };
 // A node as a convolution.
 struct ConvRoot {
   Group group;  // for bytes, without the bias in its epilogue
   ConvShape shape;
+  AnyForm form;  // of a blocked input
+  DataType w_type() const { return group.InputType(1).dtype; }
 };
 // Nothing when the node is not a convolution of f32, f16, bf16 or bytes, of rank 3 or 4, with
 // constant weights whose channels are static.
 const std::optional<ConvRoot>& ReadConv(const KernelRequest& request);
 
-// Tensors are NCHW<lanes>c. Bytes are counted in words: four channels of a pixel, which a lane
-// multiplies at once, as it multiplies one float; of bf16 and f16 two where the target multiplies
-// those. Where padding is needed, rows are copied with their border, a band at a time or, by panels, all:
+// Tensors are NCHW<lanes>c. Channels are counted in the words of the form, which a lane multiplies at
+// once. Where padding is needed, rows are copied with their border, a band at a time or, by panels, all:
 // the copy is 1-3 % of a convolution's time, stays in L2, needs no agreement with the producer about
 // halos (two consumers may want different ones, nests need not write any), and works for sizes known
 // only at run time. The same copy gathers the channels of a row-major input, and widens f16 and bf16
@@ -53,14 +53,14 @@ const std::optional<ConvRoot>& ReadConv(const KernelRequest& request);
 //  panels over it.
 struct ConvPlan {
   ConvShape shape;
+  AnyForm form;
   int lanes = 8;
   bool row_major_input = false;
-  bool by_lane = false;  // multiply-adds take one lane of a vector: Target::multiply_by_lane
-  bool copy = false;     // input is copied: by panels, before (Preparation), else into scratch
-  bool flat = false;     // 1x1, stride 1: all pixels are one row
-  int64_t merged = 1;    // groups computed as one, so that channels fill vectors
-  int64_t groups = 1;    // after merging
-  int64_t blocks = 1;    // of input channels per group
+  bool copy = false;   // input is copied: by panels, before (Preparation), else into scratch
+  bool flat = false;   // 1x1, stride 1: all pixels are one row
+  int64_t merged = 1;  // groups computed as one, so that channels fill vectors
+  int64_t groups = 1;  // after merging
+  int64_t blocks = 1;  // of input channels per group
   int64_t block_channels = 8;  // channels (or words) per block that carry weights
   int64_t pixel_words = 8;     // distance of pixels in the source that the micro-kernel reads
   // taps of a row are contiguous: one run of kernel_w * block_channels channels
@@ -79,24 +79,19 @@ struct ConvPlan {
   int64_t image_copy = 0;  // by panels: bytes of an image's copy
 
   friend bool operator==(const ConvPlan&, const ConvPlan&) = default;
-  QUENCH_FIELDS(shape, lanes, row_major_input, by_lane, copy, flat, merged, groups, blocks,
+  QUENCH_FIELDS(shape, form, lanes, row_major_input, copy, flat, merged, groups, blocks,
                 block_channels, pixel_words, fold_width, unroll, vectors, shared, tile, panels,
                 by_panels, task_tiles, x_axis, y_axis, outer_parts, tasks, scratch, image_copy)
   bool prepares() const { return copy && by_panels; }
-  int64_t element() const {  // bytes of one of the input
-    return shape.bytes ? 1 : DataTypeBits(shape.x_type) / 8;
-  }
-  int64_t unit() const { return shape.bytes ? 4 : shape.pairs ? 2 : 1; }  // channels of a word
-  int64_t weight_element() const {  // bytes of a word of weights
-    return shape.pairs ? 4 : DataTypeBits(shape.w_type) / 8;
-  }
+  // Whether the copy holds f32, unlike the input.
+  bool widens() const { return IsHalf(shape.x_type) && form->reads_floats(); }
   int64_t out_blocks() const { return groups * vectors; }
   int64_t taps() const { return shape.kernel_h * shape.kernel_w; }
   int64_t words() const { return blocks * taps() * block_channels; }
   // Channels of the last block, where a convolution of one tap ends with them: the others are padding,
   // which is skipped. 0: blocks are whole, or are multiplied whole.
   int64_t rest() const {
-    const bool skips = taps() == 1 && unit() == 1 && !row_major_input && blocks > 1;
+    const bool skips = taps() == 1 && form->unit() == 1 && !row_major_input && blocks > 1;
     return skips ? shape.in_channels / groups % lanes : 0;
   }
   // Channels that the reduction multiplies, for every tap.
@@ -106,11 +101,10 @@ struct ConvPlan {
   }
   // Channels (or words) that lie side by side in what the micro-kernel reads.
   int64_t run() const { return fold_width ? block_channels * shape.kernel_w : block_channels; }
-  // Set only for picked bytes.
-  std::optional<PickedPanels> picked() const;
-  // Words of weights per vector of output channels.
-  int64_t vector_weights() const { return (words() + words_twice()) * lanes; }
-  int64_t vector_weight_bytes() const { return vector_weights() * weight_element(); }
+  // Constant weights as the form has them.
+  WeightPanels weights() const;
+  // Bytes of the weights of a vector of output channels.
+  int64_t vector_weight_bytes() const { return form->VectorBytes(weights()); }
   int64_t weight_bytes() const { return out_blocks() * vector_weight_bytes(); }
   int64_t band_rows(int64_t rows) const {  // input rows under `rows` output rows
     return (rows - 1) * shape.stride_h + (shape.kernel_h - 1) * shape.dilation_h + 1;
@@ -118,7 +112,7 @@ struct ConvPlan {
 };
 
 // Nothing where there is no such variation.
-std::optional<ConvPlan> PlanConv(const KernelRequest& request, const ConvShape& shape,
+std::optional<ConvPlan> PlanConv(const KernelRequest& request, const ConvRoot& conv,
                                  bool row_major_input, const PlanVariation& variation = {});
 
 // The order in which tasks that split images into bands of rows visit those rows. Requires static

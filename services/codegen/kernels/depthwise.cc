@@ -107,7 +107,7 @@ int64_t Parts(const KernelRequest& request, const DepthwisePlan& plan) {
   const ConvShape& s = plan.shape;
   constexpr int64_t kFewRows = 4;
   if (!s.h.is_static() || !s.w.is_static() || !s.out_h.is_static()) return 1;
-  const double element = s.bytes ? 1 : DataTypeBits(s.x_type) / 8.0;
+  const auto element = static_cast<double>(s.element());
   const auto image = static_cast<double>(s.h.value()) * static_cast<double>(s.w.value()) *
                      static_cast<double>(s.in_channels) * element;
   const double parts = image / (static_cast<double>(request.target.l2_bytes) / 8);
@@ -201,7 +201,7 @@ class DepthwiseEmitter {
              .lanes = plan_.lanes,
              .block = plan_.block,
              .pixel_words = plan_.lanes,
-             .type = s_.input_type(),
+             .type = s_.x_type,
              .fill = s_.bytes ? s_.bytes->x.zero : 0,
              .run_fill = s_.bytes ? LoadRunZero(b_, group_, s_.bytes->x, buffers_) : RunZero{},
              .to_floats = Widens(s_),
@@ -358,7 +358,7 @@ double Cost(const KernelRequest& request, const DepthwisePlan& plan) {
   const double steps =
       out * static_cast<double>(s.kernel_h * s.kernel_w) * 0.55 + out * 1.8 + copied;
   const double micros = vectors * steps * 4 * plan.lanes / (request.target.gflops * 1e3);
-  const double bytes = s.bytes ? 1 : DataTypeBits(s.x_type) / 8.0;
+  const auto bytes = static_cast<double>(s.element());
   return std::max(micros,
                   vectors * (in + out) * bytes * plan.lanes / (request.target.gbytes * 1e3));
 }

@@ -10,14 +10,11 @@
 #include <bit>
 
 #include "common/base/status.h"
-#include "services/codegen/forms/floats.h"
-#include "services/codegen/forms/pairs.h"
-#include "services/codegen/forms/picked.h"
-#include "services/codegen/forms/stored.h"
 #include "services/codegen/kernels/byte_panel.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/kernels/matmul_plan.h"
 #include "services/codegen/kernels/planned_kernel.h"
+#include "services/codegen/kernels/stored_operands.h"
 
 namespace quench::codegen {
 namespace {
@@ -26,20 +23,25 @@ class MatMulEmitter {
  public:
   MatMulEmitter(VectorBuilder& b, const Group& group, const MatMulPlan& plan,
                 const BufferMap& buffers, const std::vector<int>& packs)
-      : b_(b), group_(group), plan_(plan), s_(plan.shape), buffers_(buffers), packs_(packs) {}
+      : b_(b),
+        group_(group),
+        plan_(plan),
+        weights_(plan.weights()),
+        s_(plan.shape),
+        buffers_(buffers),
+        packs_(packs) {}
 
   absl::Status Emit() {
     if (s_.bytes) zero_ = LoadRunZero(b_, group_, s_.bytes->x, buffers_);
-    if (s_.bytes && s_.bytes->w) {
+    if (s_.computed_bytes()) {
       const RunZero zero = LoadRunZero(b_, group_, *s_.bytes->w, buffers_);
-      byte_panel_.emplace(b_, *s_.bytes, plan_.lanes, b_.Size(s_.depth), zero_.value, zero.value);
+      byte_panel_.emplace(b_, *s_.bytes, plan_.form, plan_.lanes, b_.Size(s_.k), zero_.value,
+                          zero.value);
     }
     m_ = b_.Size(s_.m);
-    k_ = b_.Size(s_.k);
+    words_ = b_.Size(plan_.words);
     n_ = b_.Size(s_.n);
-    const Int row_bytes =
-        s_.bytes ? b_.Size(s_.depth) : k_ * (s_.pairs ? 4 : DataTypeBits(s_.a_type) / 8);
-    row_stride_ = s_.a_transposed ? b_.I(4) : row_bytes;
+    row_stride_ = s_.a_transposed ? b_.I(4) : b_.Size(s_.k) * (DataTypeBits(s_.a_type) / 8);
     channel_stride_ = s_.a_transposed ? m_ * 4 : b_.I(4);
     if (s_.lengths) used_rows_ = UsedRows();
     const Int panels = b_.Size(plan_.panel_count);
@@ -106,55 +108,15 @@ class MatMulEmitter {
   Ptr Weights(Int batch, const Columns& columns) {
     if (!s_.constant_b) return PackPanel(batch, columns);
     const Ptr panel = ConstantPanel(batch, columns);
-    return plan_.unpack ? UnpackPanel(panel, columns) : panel;
-  }
-
-  // Scales and zero points of the panel's first block.
-  Ptr Scales(const Columns& columns) {
-    return b_.Buffer(buffers_.Pack(1)) + columns.first * ScaleBytes();
-  }
-  Ptr Zeros(const Columns& columns) {
-    if (!s_.stored->zeros) return {};
-    return b_.Buffer(buffers_.Pack(2)) + columns.first * ScaleBytes();
-  }
-  // Bytes of the scales of one vector.
-  int64_t ScaleBytes() const { return s_.stored->Blocks(s_.k.value()) * plan_.lanes * 4; }
-
-  // The panel's weights as floats.
-  Ptr UnpackPanel(Ptr panel, const Columns& columns) {
-    const StoredWeights& stored = *s_.stored;
-    const int64_t k = s_.k.value(), block = stored.block;
-    const int64_t row = int64_t{columns.vectors} * plan_.lanes;
-    const PtrVar to = b_.Variable(b_.Buffer(buffers_.Scratch()));
-    const PtrVar from = b_.Variable(panel), scales = b_.Variable(Scales(columns));
-    const PtrVar zeros = stored.zeros ? b_.Variable(Zeros(columns)) : PtrVar{};
-    const auto part = [&](const StoredReader& reader, int rows) {
-      for (int r = 0; r < rows; ++r) {
-        const std::vector<Vec> weights = reader.Row(from.Get(), r);
-        for (int v = 0; v < columns.vectors; ++v)
-          b_.Store(to.Get() + int64_t{4} * plan_.lanes * v, weights[static_cast<size_t>(v)]);
-        to.Set(to.Get() + 4 * row);
-      }
-      from.Set(from.Get() + row * stored.bytes_together());
-    };
-    const auto rows_of_block = [&](int64_t rows) {
-      const StoredReader reader(b_, stored, plan_.lanes, columns.vectors, scales.Get(),
-                                stored.zeros ? zeros.Get() : Ptr{});
-      b_.For(b_.I(0), b_.I(rows / stored.rows_together()), 1,
-             [&](Int) { part(reader, stored.rows_together()); });
-      if (rows % stored.rows_together() != 0)
-        part(reader, static_cast<int>(rows % stored.rows_together()));
-      scales.Set(scales.Get() + 4 * row);
-      if (stored.zeros) zeros.Set(zeros.Get() + 4 * row);
-    };
-    b_.For(b_.I(0), b_.I(k / block), 1, [&](Int) { rows_of_block(block); });
-    if (k % block != 0) rows_of_block(k % block);
-    return b_.Buffer(buffers_.Scratch());
+    if (!plan_.form->unpacks()) return panel;
+    const Ptr scratch = b_.Buffer(buffers_.Scratch());
+    plan_.form->Unpack(b_, weights_, Operands(columns), panel, columns.vectors, scratch);
+    return scratch;
   }
 
   Ptr ConstantPanel(Int batch, const Columns& columns) {
     if (plan_.shared.used()) {
-      const int64_t element = DataTypeBits(s_.b_type) / 8;
+      const int64_t element = plan_.form->weight_bits() / 8;
       const int64_t panels = (s_.n.value() + plan_.shared.lanes - 1) / plan_.shared.lanes;
       const Ptr first =
           b_.Buffer(buffers_.Pack(0)) + batch * (panels * plan_.shared.elements() * element);
@@ -166,15 +128,7 @@ class MatMulEmitter {
   }
 
   // Bytes of the packed weights of `vectors` vectors.
-  int64_t PanelBytes(int64_t vectors) const {
-    const int64_t k = s_.k.value();
-    const std::optional<PickedPanels> picked = plan_.picked();
-    const int64_t words = picked     ? picked->StoredWords()
-                          : s_.bytes ? (s_.depth.value() + 3) / 4
-                                     : k;
-    const int64_t word = s_.pairs ? 4 : DataTypeBits(s_.b_type) / 8;
-    return (s_.stored ? s_.stored->Bytes(k) : words * word) * vectors * plan_.lanes;
-  }
+  int64_t PanelBytes(int64_t vectors) const { return plan_.form->VectorBytes(weights_) * vectors; }
 
   // Copies k rows of the panel's columns side by side; lanes beyond n become 0.
   Ptr PackPanel(Int batch, const Columns& columns) {
@@ -182,7 +136,7 @@ class MatMulEmitter {
     const int64_t vector = 4 * plan_.lanes;
     if (byte_panel_) {
       Ptr source = b_.Buffer(buffers_.Input(group_.inputs[1])) + columns.first * plan_.lanes;
-      if (s_.b_batched) source = source + batch * n_ * b_.Size(s_.depth);
+      if (s_.b_batched) source = source + batch * n_ * b_.Size(s_.k);
       byte_panel_->Pack(source, n_, columns.vectors, scratch, [&](Ptr row, int v) {
         const Ptr from = row + int64_t{plan_.lanes} * v;
         return columns.last ? b_.LoadFirst(from, Valid(columns, v), plan_.lanes, DataType::kU8)
@@ -192,8 +146,8 @@ class MatMulEmitter {
     }
     const int64_t element = DataTypeBits(s_.b_type) / 8, width = element * plan_.lanes;
     Ptr source = b_.Buffer(buffers_.Input(group_.inputs[1])) + columns.first * width;
-    if (s_.b_batched) source = source + batch * k_ * n_ * element;
-    b_.For(b_.I(0), k_, 1, [&](Int row) {
+    if (s_.b_batched) source = source + batch * words_ * n_ * element;
+    b_.For(b_.I(0), words_, 1, [&](Int row) {
       const Ptr from = source + row * n_ * element;
       const Ptr to = scratch + row * (vector * columns.vectors);
       for (int v = 0; v < columns.vectors; ++v) {
@@ -213,33 +167,22 @@ class MatMulEmitter {
   }
 
   PanelPrefetch PlanPrefetch(int vectors) const {
-    if (!s_.constant_b || plan_.by_rows || plan_.unpack || !s_.m.is_static()) return {};
+    if (!s_.constant_b || plan_.by_rows || plan_.form->unpacks() || !s_.m.is_static()) return {};
     const int64_t tiles = SplitEvenly(s_.m.value(), plan_.tile.x).parts();
     if (tiles < 2) return {};  // a panel that is read once is in no hurry for the next
-    const int64_t k = s_.k.value();
-    // Number of consecutive bodies.
-    const int64_t run = s_.stored && s_.stored->blocked ? s_.stored->block
-                        : s_.pairs == DataType::kF16    ? kWordsOfHalves
-                                                        : std::max<int64_t>(k, 1);
+    const int64_t k = plan_.words.value(), block = plan_.form->block();
+    const int64_t run = block > 0 ? block : std::max<int64_t>(k, 1);  // of consecutive bodies
     const auto bodies = [&](int64_t rows) { return (rows + plan_.unroll - 1) / plan_.unroll; };
     return PanelPrefetch::Plan(PanelBytes(vectors), k / run * bodies(run) + bodies(k % run), tiles);
   }
-
-  // Steps of a block in a reduction of floats.
-  int64_t StepsOfBlock() const {
-    return s_.pairs == DataType::kF16 ? kWordsOfHalves : plan_.unroll;
-  }
-
-  // Whether weights are multiplied as the integers that lie in memory.
-  bool MultipliesStored() const { return s_.stored && !plan_.unpack; }
 
   MicroReduction Reduction() {
     MicroReduction r;
     r.lanes = plan_.lanes;
     r.unroll = plan_.unroll;
-    r.channels = MultipliesStored() && s_.stored->blocked ? s_.stored->block : StepsOfBlock();
-    r.blocks = k_ / r.channels;
-    r.tail = k_ - r.blocks * r.channels;
+    r.channels = plan_.form->block() > 0 ? plan_.form->block() : plan_.unroll;
+    r.blocks = words_ / r.channels;
+    r.tail = words_ - r.blocks * r.channels;
     r.block_stride = channel_stride_ * r.channels;
     r.kh = r.kw = b_.I(1);
     r.kh_stride = r.kw_stride = b_.I(0);
@@ -257,7 +200,7 @@ class MatMulEmitter {
     tile.input = b_.Buffer(buffers_.Input(group_.inputs[0])) + row * row_stride_;
     if (s_.a_batched) tile.input = tile.input + batch * m_ * row_stride_;
     if (byte_panel_ && byte_panel_->widens()) WidenRows(tile, weights);
-    if (s_.widens_rows()) UseWidenedRows(tile, row);
+    if (plan_.widens_rows()) UseWidenedRows(tile, row);
     tile.weights = weights;
     if (byte_panel_) {
       tile.bias = byte_panel_->Starts(weights, columns.vectors);
@@ -269,29 +212,15 @@ class MatMulEmitter {
   }
   int64_t VectorBytes() const { return int64_t{4} * plan_.lanes; }
 
-  std::unique_ptr<TileForm> FormOf(const Columns& columns) {
-    if (s_.bytes) return Bytes(columns);
-    if (s_.pairs) return std::make_unique<PairForm>(*s_.pairs);
-    if (MultipliesStored()) {
-      return std::make_unique<StoredForm>(*s_.stored, Scales(columns), Zeros(columns),
-                                          plan_.by_lane);
-    }
-    return std::make_unique<FloatForm>(s_.constant_b && !s_.stored ? s_.b_type : DataType::kF32,
-                                       plan_.shared, plan_.by_lane);
-  }
-
-  std::unique_ptr<TileForm> Bytes(const Columns& columns) {
-    ByteWork work = s_.bytes->Work();
-    if (zero_.value.valid() && !byte_panel_) {
-      work.factors = b_.Buffer(buffers_.Pack(2)) + columns.first * VectorBytes();
-      work.zero = zero_.value;
-    }
-    if (!s_.widened()) work.rest = b_.Size(s_.depth) % 4;
-    const std::optional<PickedPanels> picked = plan_.picked();
-    if (!picked) return std::make_unique<ByteForm>(std::move(work));
-    return std::make_unique<PickedForm>(
-        std::move(work), *picked,
-        PanelPicks::Of(b_, *picked, b_.Buffer(buffers_.Pack(0)), columns.panel));
+  TileOperands Operands(const Columns& columns) {
+    TileOperands operands{.pack = [this](int i) { return b_.Buffer(buffers_.Pack(i)); },
+                          .panel = columns.panel,
+                          .vector = columns.first};
+    if (!s_.bytes) return operands;
+    operands.flip = s_.bytes->x.flip;
+    if (!byte_panel_) operands.zero = zero_.value;
+    if (!byte_panel_ || !byte_panel_->widens()) operands.rest = b_.Size(s_.k) % plan_.form->unit();
+    return operands;
   }
 
   void Prefetch(const PanelPrefetch& prefetch, const IntVar& index, MicroTile& tile) {
@@ -306,12 +235,12 @@ class MatMulEmitter {
                 const IntVar& index, Int row, int rows) {
     const MicroReduction reduction = Reduction();
     MicroTile tile = TileOf(batch, columns, weights, row, rows);
-    const std::unique_ptr<TileForm> form = FormOf(columns);
+    const TileCode code = plan_.form->Code(b_, weights_, Operands(columns));
     Prefetch(prefetch, index, tile);
     const Place place = Place::Of((batch * m_ + row) * n_ + columns.first * plan_.lanes);
     const bool row_terms = byte_panel_ && byte_panel_->HasRowTerms();
     Vec row_term;
-    form->Emit(b_, reduction, tile, [&](Int, Int x, int v, Vec value) {
+    code(reduction, tile, [&](Int, Int x, int v, Vec value) {
       if (row_terms && v == 0) row_term = byte_panel_->RowTerm(tile.input + tile.x_stride * x);
       if (row_terms) value = b_.Apply(VecOp::kAdd, value, row_term);
       Store(columns, place + (n_ * x + static_cast<int64_t>(plan_.lanes) * v), v, value);
@@ -332,15 +261,15 @@ class MatMulEmitter {
   // Rows of the left side as f32, side by side.
   void WidenRowsFrom(Ptr source, Int rows) {
     const int64_t element = DataTypeBits(s_.a_type) / 8;
-    const Int whole = k_ / plan_.lanes * plan_.lanes;
+    const Int whole = words_ / plan_.lanes * plan_.lanes;
     b_.For(b_.I(0), rows, 1, [&](Int x) {
-      const Ptr from = source + row_stride_ * x, to = WidenedRows() + k_ * 4 * x;
+      const Ptr from = source + row_stride_ * x, to = WidenedRows() + words_ * 4 * x;
       const auto widen = [&](Int first, Int last, int lanes) {
         b_.For(first, last, lanes,
                [&](Int i) { b_.Store(to + i * 4, b_.Load(from + i * element, lanes, s_.a_type)); });
       };
       widen(b_.I(0), whole, plan_.lanes);
-      widen(whole, k_, 1);
+      widen(whole, words_, 1);
     });
   }
 
@@ -354,7 +283,7 @@ class MatMulEmitter {
 
   void UseWidenedRows(MicroTile& tile, Int row) {
     if (!plan_.widen_once) WidenRowsFrom(tile.input, b_.I(tile.x));
-    tile.x_stride = k_ * 4;
+    tile.x_stride = words_ * 4;
     tile.input = plan_.widen_once ? WidenedRows() + (row - base_) * tile.x_stride : WidenedRows();
   }
 
@@ -383,58 +312,52 @@ class MatMulEmitter {
   VectorBuilder& b_;
   const Group& group_;
   const MatMulPlan& plan_;
+  const WeightPanels weights_;
   const MatMulShape& s_;
   const BufferMap& buffers_;
   const std::vector<int>& packs_;
   RunZero zero_;
   std::optional<BytePanel> byte_panel_;  // of a computed right side
-  Int m_, k_, n_, row_stride_, channel_stride_;
+  Int m_, words_, n_, row_stride_, channel_stride_;
   Int used_rows_;
   Int base_;  // first of the rows that are widened at once
   absl::Status status_;
 };
 
+int64_t BitsOf(float value) { return static_cast<int64_t>(std::bit_cast<uint32_t>(value)); }
+
+// The right side in panels.
+void PackWeights(const MatMulPlan& plan, CandidateBuilder& builder) {
+  const MatMulShape& s = plan.shape;
+  std::map<std::string, int64_t> params = {
+      {"lanes", plan.shared.used() ? plan.shared.lanes : plan.lanes},
+      {"vectors", plan.shared.used() ? 1 : plan.tile.vectors}};
+  if (s.b_transposed) params["transposed"] = 1;
+  if (s.alpha != 1) params["scale"] = BitsOf(s.alpha);
+  builder.PackWeights(1, "gemm_panels", plan.form->Pack(plan.weights()), std::move(params));
+}
+
 // Packs of the right side and of what is added to the sums.
 void PackOperandsOf(const KernelRequest& request, const Group& group, const MatMulPlan& plan,
                     int64_t n, int64_t padded, CandidateBuilder& builder) {
   const MatMulShape& s = plan.shape;
-  const auto bits = [](float value) {
-    return static_cast<int64_t>(std::bit_cast<uint32_t>(value));
-  };
   Candidate& candidate = builder.candidate();
-  if (s.stored) {
-    return AddStoredPacks(request, group, *s.stored, plan.lanes, plan.tile.vectors, candidate);
-  }
-  if (group.HasInput(2) && !s.bytes && !s.lengths) builder.Take(2);  // a bias, or a C with beta = 0
-  if (s.bytes && s.bytes->w) return PackZeros(group, *s.bytes, candidate);
-  if (s.bytes) {
-    const std::optional<PickedPanels> picked = plan.picked();
-    builder.Pack(1, picked ? "gemm_panels_picked" : "gemm_panels_bytes",
-                 {{"lanes", plan.lanes}, {"vectors", plan.tile.vectors}});
-    if (picked) candidate.packs.back().params["most"] = picked->most;
-    return AddByteSums(group, *s.bytes, 1, n, padded, candidate);
-  }
-  if (s.constant_b) {
-    builder.Pack(1, s.pairs ? "gemm_panels_pairs" : "gemm_panels",
-                 {{"lanes", plan.shared.used() ? plan.shared.lanes : plan.lanes},
-                  {"vectors", plan.shared.used() ? 1 : plan.tile.vectors},
-                  {"transposed", s.b_transposed ? 1 : 0},
-                  {"scale", bits(s.alpha)}});
-  }
+  if (s.constant_b) PackWeights(plan, builder);
+  if (const auto* stored = plan.form.As<StoredForm>(); stored != nullptr)
+    return AddScales(request, group, stored->weights, plan.lanes, plan.tile.vectors, candidate);
+  if (s.computed_bytes()) return PackZeros(group, *s.bytes, candidate);
+  if (s.bytes) return AddByteSums(group, *s.bytes, 1, n, padded, candidate);
+  if (group.HasInput(2) && !s.lengths) builder.Take(2);  // a bias, or a C with beta = 0
   if (s.has_bias) {
     builder.PackChannels(2, n, padded);
-    candidate.packs.back().params["scale"] = bits(s.beta);
+    candidate.packs.back().params["scale"] = BitsOf(s.beta);
   }
 }
 
 // The form of the operands, for the report.
-std::string FormOf(const MatMulPlan& plan) {
-  const MatMulShape& s = plan.shape;
-  if (s.bytes) return s.bytes->ToString() + ", ";
-  if (s.pairs) return fmt::format("{} in pairs, ", DataTypeName(*s.pairs));
-  if (s.lengths) return "steps in use, ";
-  if (!s.stored) return "";
-  return s.stored->ToString() + (plan.unpack ? ", scaled a panel at a time, " : ", ");
+std::string DescribeForm(const MatMulPlan& plan) {
+  const std::string form = DescribeForm(plan.shape.bytes, *plan.form);
+  return form.empty() && plan.shape.lengths ? "steps in use, " : form;
 }
 
 absl::Status EmitMatMul(VectorBuilder& b, const Planned<MatMulPlan>& product) {
@@ -451,13 +374,10 @@ Candidate MakeCandidate(const KernelRequest& request, const Group& group, const 
   Candidate& candidate = builder.candidate();
   candidate.cost = MatMulCost(request, plan, group.ResultType());
   candidate.reason =
-      fmt::format("{}tile {}x{} of {} lanes, tasks by {}{}", FormOf(plan), plan.tile.x,
+      fmt::format("{}tile {}x{} of {} lanes, tasks by {}{}", DescribeForm(plan), plan.tile.x,
                   plan.tile.vectors, plan.lanes, plan.by_rows ? "rows" : "panels",
                   plan.shape.constant_b ? "" : ", packs at run time");
-  if (plan.shape.bytes) candidate.slow = plan.shape.bytes->Slow();
-  if (plan.unpack)
-    candidate.slow =
-        "weights are scaled a panel at a time: with this many rows floats would be as fast";
+  candidate.slow = plan.form->Slow();
   return candidate;
 }
 
@@ -465,10 +385,10 @@ void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candida
   if (request.options.opt_level < 2) return;
   std::optional<Group> group = ReadGroup(request, -1);
   if (!group) return;
-  const std::optional<MatMulShape> shape = ReadMatMulShape(request, *group);
-  if (!shape) return;
+  const std::optional<MatMulRoot> product = ReadMatMul(request, *group);
+  if (!product) return;
   for (const PlanVariation& variation : VariationsAt(request.options.opt_level)) {
-    const std::optional<MatMulPlan> plan = PlanMatMul(request, *shape, variation);
+    const std::optional<MatMulPlan> plan = PlanMatMul(request, *product, variation);
     if (plan) candidates.push_back(MakeCandidate(request, *group, *plan));
   }
 }

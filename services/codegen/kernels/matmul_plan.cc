@@ -4,7 +4,8 @@
 
 #include "services/codegen/kernels/byte_panel.h"
 #include "services/codegen/kernels/conv_plan.h"
-#include "services/codegen/kernels/operand_pairs.h"
+#include "services/codegen/kernels/float_forms.h"
+#include "services/codegen/kernels/stored_operands.h"
 
 namespace quench::codegen {
 namespace {
@@ -33,7 +34,7 @@ std::optional<bool> Batched(const Type& side, const Type& out) {
   return std::nullopt;
 }
 
-std::optional<MatMulShape> ReadMatMul(const Group& group, SymbolTable& symbols, MatMulShape shape) {
+std::optional<MatMulShape> ReadSizes(const Group& group, SymbolTable& symbols, MatMulShape shape) {
   const Type& a = group.InputType(0);
   const Type& b = group.InputType(1);
   const Type& y = group.OutputType();
@@ -72,8 +73,7 @@ std::optional<MatMulShape> ReadGemm(const KernelRequest& request, const Group& g
   shape.k = a.dims[shape.a_transposed ? 0 : 1];
   shape.n = b.dims[shape.b_transposed ? 0 : 1];
   if (!shape.constant_b && (shape.alpha != 1 || shape.b_transposed)) return std::nullopt;
-  if (shape.a_transposed && shape.widens_rows()) return std::nullopt;
-  if (shape.alpha != 1) shape.b_type = DataType::kF32;
+  if (shape.a_transposed && IsHalf(shape.a_type)) return std::nullopt;
   if (!group.HasInput(2) || shape.beta == 0) return shape;
   // A row of constants is a bias; other forms of C are added by nests.
   const Constant* c = ConstantInput(request, group, 2);
@@ -87,10 +87,23 @@ std::optional<MatMulShape> ReadGemm(const KernelRequest& request, const Group& g
   return shape;
 }
 
-bool ReadBytes(const KernelRequest& request, Group& group, MatMulShape& shape) {
-  shape.bytes =
-      shape.constant_b ? ReadByteRoot(request, 1, group) : ReadComputedBytes(request, group);
-  return shape.bytes && (!shape.constant_b || group.InputType(1).rank() == 2);
+bool ReadBytes(const KernelRequest& request, Group& group, MatMulRoot& product) {
+  const bool constant = product.shape.constant_b;
+  std::optional<ByteProducts> read =
+      constant ? ReadByteRoot(request, 1, group) : ReadComputedBytes(request, group);
+  if (!read || (constant && group.InputType(1).rank() != 2)) return false;
+  product.shape.bytes = std::move(read->root);
+  product.form = read->form;
+  return true;
+}
+
+// The form of a product of floats.
+AnyForm FormOfFloats(const KernelRequest& request, const MatMulShape& shape) {
+  // Panels that tasks pack, and scaled constants, hold f32.
+  if (!shape.constant_b || shape.alpha != 1) return FloatsOf(request, DataType::kF32);
+  const bool whole_words = !shape.a_transposed && shape.k.value() % 2 == 0;
+  return whole_words ? PairsOrFloats(request, shape.a_type, shape.b_type)
+                     : FloatsOf(request, shape.b_type);
 }
 
 // f32 rows lie in scratch behind the panel: all of a task's where they fit the second cache beside
@@ -112,7 +125,7 @@ void PlanWidenedRows(const KernelRequest& request, MatMulPlan& plan) {
 
 }  // namespace
 
-std::optional<MatMulShape> ReadMatMulShape(const KernelRequest& request, Group& group) {
+std::optional<MatMulRoot> ReadMatMul(const KernelRequest& request, Group& group) {
   const std::string& op = group.root->op;
   const bool bytes = op == "MatMulInteger", weight_only = op == "q.weight_only_matmul";
   const bool sequence = op == "q.sequence_matmul";
@@ -124,82 +137,71 @@ std::optional<MatMulShape> ReadMatMulShape(const KernelRequest& request, Group& 
       !IsMatrix(group.OutputType(), !bytes)) {
     return std::nullopt;
   }
-  MatMulShape shape;
+  MatMulRoot product;
+  MatMulShape& shape = product.shape;
   if (sequence) {
     shape.lengths = group.InputType(2).dtype;
     shape.samples = group.InputType(0).dims[1];
   }
   shape.constant_b = ConstantInput(request, group, 1) != nullptr;
-  if (!bytes) {
-    shape.a_type = group.InputType(0).dtype;
-    if (!weight_only) shape.b_type = group.InputType(1).dtype;
-  }
-  if (bytes && !ReadBytes(request, group, shape)) return std::nullopt;
-  if (weight_only) {
-    shape.stored = ReadStoredWeights(request, group);
-    if (!shape.stored) return std::nullopt;
-  }
-  std::optional<MatMulShape> read =
-      op == "Gemm" ? ReadGemm(request, group, shape) : ReadMatMul(group, request.symbols, shape);
+  shape.a_type = group.InputType(0).dtype;
+  shape.b_type = group.InputType(1).dtype;
+  if (bytes && !ReadBytes(request, group, product)) return std::nullopt;
+  std::optional<StoredWeights> stored;
+  if (weight_only) stored = ReadStoredWeights(request, group);
+  if (weight_only && !stored) return std::nullopt;
+  const std::optional<MatMulShape> read =
+      op == "Gemm" ? ReadGemm(request, group, shape) : ReadSizes(group, request.symbols, shape);
   if (!read) return std::nullopt;
-  for (const Dim dim : {read->m, read->k, read->n}) {
+  shape = *read;
+  for (const Dim dim : {shape.m, shape.k, shape.n}) {
     if (dim.is_static() && dim.value() < 1) return std::nullopt;
   }
-  if (read->constant_b && !(read->k.is_static() && read->n.is_static())) return std::nullopt;
-  if (!bytes && read->constant_b && !read->stored && !read->a_transposed &&
-      read->k.value() % 2 == 0) {
-    read->pairs = PairsOf(request, read->a_type, read->b_type);
-  }
-  if (read->pairs) read->k = read->k.value() / 2;
+  if (shape.constant_b && !(shape.k.is_static() && shape.n.is_static())) return std::nullopt;
   if (bytes) {
-    SymbolTable& symbols = request.symbols;
-    read->depth = read->k;
-    read->k = read->widened() ? BytePanel::Words(symbols, read->bytes->form, read->depth)
-                              : symbols.FloorDiv(read->depth, 4);
-    read->has_bias = true;
+    shape.has_bias = true;
+  } else if (stored) {
+    const bool many = TypicalSize(request.symbols, shape.m) >= ManyRows(*stored);
+    product.form = StoredForm(*stored, request.target.multiply_by_lane, many);
+  } else {
+    product.form = FormOfFloats(request, shape);
   }
-  return read;
+  return product;
 }
 
-std::optional<PickedPanels> MatMulPlan::picked() const {
-  if (!shape.bytes || shape.bytes->form != BytesForm::kPicked) return std::nullopt;
-  PickedPanels picked;
-  picked.split = panels;
-  picked.lanes = lanes;
-  picked.run = shape.k.value();
-  picked.most = MostTogether(unroll);
-  picked.rest = shape.depth.value() % 4;
-  return picked;
+WeightPanels MatMulPlan::weights() const {
+  WeightPanels weights{.split = panels, .lanes = lanes, .unroll = unroll, .shared = shared};
+  if (shape.constant_b) {
+    weights.run = words.value();
+    weights.rest = shape.k.value() % form->unit();
+  }
+  return weights;
 }
 
-std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulShape& shape,
+std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulRoot& product,
                                      const PlanVariation& variation) {
   SymbolTable& symbols = request.symbols;
+  const MatMulShape& shape = product.shape;
   MatMulPlan plan;
   plan.shape = shape;
+  plan.form = product.form;
+  plan.words = shape.computed_bytes() ? BytePanel::WholeWords(symbols, plan.form, shape.k)
+                                      : symbols.FloorDiv(shape.k, plan.form->unit());
   plan.lanes = request.target.f32_lanes();
-  plan.by_lane = request.target.multiply_by_lane;
-  plan.unroll = shape.stored ? 8 : StepsOfBody(request.target);
+  plan.unroll = plan.form->Unroll(request.target);
   TileProblem problem;
   problem.height = 1;
   if (shape.m.is_static()) problem.width = shape.m.value();
   problem.vectors =
       static_cast<int64_t>((TypicalSize(symbols, shape.n) + plan.lanes - 1) / plan.lanes);
-  problem.steps = std::max<int64_t>(1, static_cast<int64_t>(TypicalSize(symbols, shape.k)));
-  if (shape.bytes) {
-    problem.operations = ProductsCost(shape.bytes->form);
-    problem.spare = SpareRegisters(shape.bytes->form);
-    problem.most_vectors = shape.bytes->most_vectors;
-  }
-  plan.unpack = shape.stored && TypicalSize(symbols, shape.m) >= ManyRows(*shape.stored);
-  if (shape.stored && !plan.unpack) problem.spare = 2;  // words of four bits, and a row of them
-  if (shape.constant_b && !shape.bytes && !shape.pairs && !shape.stored) {
+  problem.steps = std::max<int64_t>(1, static_cast<int64_t>(TypicalSize(symbols, plan.words)));
+  if (shape.constant_b && plan.form->shares_panels()) {
     plan.shared = SharedPanels::Of(request.target);
     plan.shared.rows = shape.k.value();
     problem.most_vectors = plan.shared.MostVectors();
   }
   if (!shape.n.is_static()) problem.vectors = std::max<int64_t>(problem.vectors, 8) / 8 * 8;
-  const std::vector<Tile> ranked = RankTiles(request.target, problem);
+  const std::vector<Tile> ranked = plan.form->Tiles(request.target, problem);
   if (variation.tile >= ranked.size()) return std::nullopt;
   plan.tile = ranked[variation.tile];
   plan.rows = {shape.m, plan.tile.x};
@@ -207,10 +209,10 @@ std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulS
   if (shape.n.is_static()) plan.panels = SplitIntoPanels(columns.value(), plan.tile.vectors);
   plan.panel_count =
       shape.n.is_static() ? Dim(plan.panels.parts()) : symbols.CeilDiv(columns, plan.tile.vectors);
-  const double a_size = TypicalSize(symbols, shape.m) * TypicalSize(symbols, shape.k);
-  const double b_size = TypicalSize(symbols, shape.k) * TypicalSize(symbols, shape.n);
+  const double a_size = TypicalSize(symbols, shape.m) * TypicalSize(symbols, plan.words);
+  const double b_size = TypicalSize(symbols, plan.words) * TypicalSize(symbols, shape.n);
   // A panel is scaled into scratch once: by the one task that has it.
-  const bool may_be_by_rows = shape.constant_b && shape.batch.is(1) && !plan.unpack;
+  const bool may_be_by_rows = shape.constant_b && shape.batch.is(1) && !plan.form->unpacks();
   if (variation.other_tasks && !may_be_by_rows) return std::nullopt;
   plan.by_rows = may_be_by_rows && (a_size > b_size) != variation.other_tasks;
   plan.tasks = symbols.Mul(shape.batch, plan.panel_count);
@@ -220,15 +222,15 @@ std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulS
     plan.row_parts = plan.rows.Parts(symbols);
     plan.tasks = symbols.CeilDiv(plan.row_parts, plan.task_tiles);
   }
-  if (shape.bytes && shape.bytes->w) {
-    const Dim bytes = BytePanel::Bytes(symbols, shape.bytes->form, shape.depth, plan.tile.vectors,
-                                       plan.lanes, plan.tile.x);
+  if (shape.computed_bytes()) {
+    const Dim bytes =
+        BytePanel::Bytes(symbols, plan.form, shape.k, plan.tile.vectors, plan.lanes, plan.tile.x);
     plan.scratch = symbols.Mul(symbols.CeilDiv(bytes, 64), 64);
-  } else if (!shape.constant_b || plan.unpack) {
+  } else if (!shape.constant_b || plan.form->unpacks()) {
     plan.scratch = symbols.Mul(
-        symbols.CeilDiv(symbols.Mul(shape.k, plan.tile.vectors * plan.lanes * 4), 64), 64);
+        symbols.CeilDiv(symbols.Mul(plan.words, plan.tile.vectors * plan.lanes * 4), 64), 64);
   }
-  if (shape.widens_rows()) PlanWidenedRows(request, plan);
+  if (plan.widens_rows()) PlanWidenedRows(request, plan);
   return plan;
 }
 
@@ -236,17 +238,18 @@ double MatMulCost(const KernelRequest& request, const MatMulPlan& plan, DataType
   const SymbolTable& symbols = request.symbols;
   const MatMulShape& s = plan.shape;
   const double batch = TypicalSize(symbols, s.batch), m = TypicalSize(symbols, s.m);
-  const double k = TypicalSize(symbols, s.k), n = TypicalSize(symbols, s.n);
+  const double k = TypicalSize(symbols, plan.words), n = TypicalSize(symbols, s.n);
   const double cycles = plan.tile.cycles * (s.m.is_static() ? 1 : m);
   // The tile's cycles do two multiply-adds of `lanes`: 4 * lanes flops.
   const double micros = batch * cycles * 4 * plan.lanes / (request.target.gflops * 1e3);
   const double packing = s.constant_b ? 0 : batch * k * n * 8 / (request.target.gbytes * 4e3);
-  // A word of k is four bytes, two of 16 bits or a float.
   const double result = DataTypeBits(type) / 8.0;
-  const double weight = s.stored  ? s.stored->bits / 8.0
-                        : s.pairs ? 4
-                                  : DataTypeBits(s.b_type) / 8.0;
-  const double left = s.pairs ? 4 : DataTypeBits(s.a_type) / 8.0;
+  const auto word = [&](DataType element) {
+    return static_cast<double>(plan.form->unit() * DataTypeBits(element)) / 8;
+  };
+  const double left = word(s.a_type);
+  const double weight =
+      s.constant_b ? static_cast<double>(plan.form->weight_bits()) / 8 : word(s.b_type);
   const double bytes =
       batch * (m * k * left + m * n * result) + (s.b_batched ? batch : 1) * k * n * weight;
   return std::max(micros + packing, bytes / (request.target.gbytes * 1e3));

@@ -1,8 +1,8 @@
 // Plans of kernels as values: their text, which parses, and the dims in them. A plan is a struct with
-// QUENCH_FIELDS of numbers, enums, dims, and optionals, vectors and structs of these.
+// QUENCH_FIELDS of numbers, enums, dims, forms, and optionals, vectors and structs of these.
 //
 // The text is a JSON object of the fields that differ from a default-constructed plan's; a dim is a number
-// or an expression over the names of the symbol table. Floats that JSON cannot write are "inf", "-inf", "nan".
+// or an expression over the names of the symbol table; a form is an object of one member, its name. Floats that JSON cannot write are "inf", "-inf", "nan".
 #pragma once
 
 #include <fmt/format.h>
@@ -15,12 +15,13 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "common/base/fields.h"
 #include "common/base/status.h"
 #include "common/ir/symbols.h"
-#include "services/codegen/forms/vector_builder.h"
+#include "services/codegen/forms/any_form.h"
 
 namespace quench::codegen {
 
@@ -53,6 +54,10 @@ class PlanWriter {
   PlanJson Json(const T& value) const {
     if constexpr (HasFields<T>) {
       return Object(value);
+    } else if constexpr (std::is_same_v<T, AnyForm>) {
+      return std::visit(
+          [&]<typename Form>(const Form& form) { return PlanJson{{Form::kName, Json(form)}}; },
+          value.listed());
     } else if constexpr (std::is_same_v<T, Dim>) {
       return value.is_static() ? PlanJson(value.value()) : PlanJson(symbols_.ToString(value));
     } else if constexpr (std::is_same_v<T, DataType>) {
@@ -101,6 +106,8 @@ class PlanReader {
   void Read(const PlanJson& json, const std::string& where, T& value) {
     if constexpr (HasFields<T>) {
       ReadObject(json, where, value);
+    } else if constexpr (std::is_same_v<T, AnyForm>) {
+      ReadForm(json, where, value);
     } else if constexpr (std::is_same_v<T, Dim>) {
       ReadDim(json, where, value);
     } else if constexpr (std::is_same_v<T, DataType>) {
@@ -137,6 +144,20 @@ class PlanReader {
       if (std::find(names.begin(), names.end(), item.key()) == names.end())
         problems_.Add(InvalidArgument("{}: there is no field `{}`", where, item.key()));
     }
+  }
+  void ReadForm(const PlanJson& json, const std::string& where, AnyForm& value) {
+    std::vector<std::string_view> names;
+    const auto read = [&]<typename Form>(Form form) {
+      names.push_back(Form::kName);
+      if (!json.is_object() || json.size() != 1 || !json.contains(Form::kName)) return false;
+      Read(json.front(), fmt::format("{}.{}", where, Form::kName), form);
+      value = std::move(form);
+      return true;
+    };
+    const bool found = [&]<typename... Forms>(const std::variant<Forms...>&) {
+      return (read(Forms()) || ...);
+    }(value.listed());
+    if (!found) Wrong(json, where, fmt::format("an object of one of {}", fmt::join(names, ", ")));
   }
   template <typename T>
   void ReadInteger(const PlanJson& json, const std::string& where, T& value) {

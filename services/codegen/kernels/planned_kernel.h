@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "services/codegen/forms/form.h"
 #include "services/codegen/kernels/epilogue.h"
 #include "services/codegen/kernels/plan_text.h"
 
@@ -56,6 +57,12 @@ class CandidateBuilder {
     Take(i);
     candidate_.packs.push_back(
         {std::move(transform), std::move(params), {group_.inputs[static_cast<size_t>(i)]}});
+  }
+  // Weights in a form, in the kernel's panels of this name.
+  void PackWeights(int i, std::string panels, WeightPack pack,
+                   std::map<std::string, int64_t> params) {
+    pack.params.merge(params);
+    Pack(i, panels + pack.suffix, std::move(pack.params));
   }
   // A number for each channel, then zeros up to `padded`.
   void PackChannels(int i, int64_t channels, int64_t padded) {

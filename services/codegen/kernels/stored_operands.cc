@@ -41,17 +41,13 @@ std::optional<StoredWeights> ReadStoredWeights(const KernelRequest& request, con
   return stored;
 }
 
-void AddStoredPacks(const KernelRequest& request, const Group& group, const StoredWeights& stored,
-                    int lanes, int vectors, Candidate& candidate) {
+void AddScales(const KernelRequest& request, const Group& group, const StoredWeights& stored,
+               int lanes, int vectors, Candidate& candidate) {
   const auto input = [&](int i) { return group.inputs[static_cast<size_t>(i)]; };
-  for (const int i : {1, 2, 3}) {
-    if (group.HasInput(i))
-      candidate.packed[static_cast<size_t>(group.inputs[static_cast<size_t>(i)])] = true;
+  for (const int i : {2, 3}) {
+    if (group.HasInput(i)) candidate.packed[static_cast<size_t>(input(i))] = true;
   }
   const std::map<std::string, int64_t> panels = {{"lanes", lanes}, {"vectors", vectors}};
-  PackSpec weights{"gemm_panels_stored", panels, {input(1)}};
-  weights.params["block"] = stored.block;
-  candidate.packs.push_back(std::move(weights));
   candidate.packs.push_back({"gemm_scales", panels, {input(2)}});
   if (!stored.zeros) return;
   PackSpec zeros{"gemm_zeros", panels, {input(2)}};

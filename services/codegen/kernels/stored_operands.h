@@ -12,8 +12,8 @@ namespace quench::codegen {
 // is constant.
 std::optional<StoredWeights> ReadStoredWeights(const KernelRequest& request, const Group& group);
 
-// Appends the packs of weights, scales and, where there are any, zero points; declares them packed.
-void AddStoredPacks(const KernelRequest& request, const Group& group, const StoredWeights& stored,
-                    int lanes, int vectors, Candidate& candidate);
+// Appends the packs of scales and, where there are any, zero points; declares them packed.
+void AddScales(const KernelRequest& request, const Group& group, const StoredWeights& stored,
+               int lanes, int vectors, Candidate& candidate);
 
 }  // namespace quench::codegen

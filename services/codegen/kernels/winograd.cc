@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "common/base/status.h"
-#include "services/codegen/forms/floats.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/kernels/planned_kernel.h"
 #include "services/codegen/kernels/winograd_patches.h"
@@ -21,12 +20,7 @@ void AddPacks(const WinogradPlan& plan, CandidateBuilder& builder) {
   const int64_t vectors = shared ? 1 : plan.tile.vectors;
   if (plan.transforms_weights) {
     builder.Pack(1, "conv_panels",
-                 {{"groups", 1},
-                  {"merged", 1},
-                  {"lanes", lanes},
-                  {"block", 1},
-                  {"vectors", 1},
-                  {"zero", 0}});
+                 {{"groups", 1}, {"merged", 1}, {"lanes", lanes}, {"block", 1}, {"vectors", 1}});
   } else {
     builder.Pack(1, "winograd_panels",
                  {{"outputs", plan.size.outputs}, {"lanes", lanes}, {"vectors", vectors}});
@@ -241,9 +235,8 @@ class WinogradEmitter {
       }
       const Ptr to = scratch_ + (point * plan_.output_point() +
                                  (place * plan_.room + at) * vector_ + plan_.output_at());
-      const FloatForm form(DataType::kF32,
-                           plan_.transforms_weights ? SharedPanels{} : plan_.shared);
-      form.Emit(b_, Reduction(blocks), tile, [&](Int, Int dx, int v, Vec value) {
+      const TileCode code = plan_.form->Code(b_, plan_.weights(), {});
+      code(Reduction(blocks), tile, [&](Int, Int dx, int v, Vec value) {
         const Ptr result = to + (dx + v * plan_.room) * vector_;
         if (adds) value = b_.Apply(VecOp::kAdd, value, b_.Load(result, plan_.lanes));
         b_.Store(result, value);

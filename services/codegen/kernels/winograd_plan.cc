@@ -11,9 +11,10 @@ constexpr double kWeightsShareOfL2 = 0.4;  // of weights that are transformed at
 constexpr double kShareOfL2 = 0.6;         // of transformed patches and results: weights pass by
 constexpr double kMostOfL2 = 0.85;         // of these with all weights
 
-bool Takes(const ConvShape& shape, int rank, int lanes, int64_t taps) {
-  return rank == 4 && !shape.bytes && shape.x_type == DataType::kF32 &&
-         shape.w_type == DataType::kF32 && shape.kernel_h == taps && shape.kernel_w == taps &&
+bool Takes(const ConvRoot& conv, int lanes, int64_t taps) {
+  const ConvShape& shape = conv.shape;
+  return conv.group.InputType(0).rank() == 4 && shape.x_type == DataType::kF32 &&
+         conv.w_type() == DataType::kF32 && shape.kernel_h == taps && shape.kernel_w == taps &&
          shape.stride_h == 1 && shape.stride_w == 1 && shape.dilation_h == 1 &&
          shape.dilation_w == 1 && shape.groups == 1 && shape.in_channels >= lanes &&
          shape.out_channels >= lanes;
@@ -34,7 +35,7 @@ void PlanTile(const KernelRequest& request, WinogradPlan& plan) {
                            : (channels + lanes - 1) / lanes * lanes * plan.points();
     problem.most_vectors = plan.shared.MostVectors();
   }
-  plan.tile = ChooseTile(request.target, problem);
+  plan.tile = plan.form->Tiles(request.target, problem).front();
   plan.panels = SplitIntoPanels(plan.vectors, plan.tile.vectors);
   plan.axis.most = plan.tile.x;
   plan.unroll = StepsOfBody(request.target);
@@ -121,7 +122,7 @@ std::optional<WinogradPlan> PlanWinograd(const KernelRequest& request, const Con
                                          const WinogradSize& size, bool transforms_weights) {
   const ConvShape& shape = conv.shape;
   const int lanes = request.target.f32_lanes();
-  if (!Takes(shape, conv.group.InputType(0).rank(), lanes, size.taps)) return std::nullopt;
+  if (!Takes(conv, lanes, size.taps)) return std::nullopt;
   SymbolTable& symbols = request.symbols;
   WinogradPlan plan;
   plan.shape = shape;

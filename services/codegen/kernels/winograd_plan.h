@@ -21,6 +21,7 @@ namespace quench::codegen {
 struct WinogradPlan {
   ConvShape shape;
   WinogradSize size;
+  AnyForm form;  // of transformed patches and weights
   int lanes = 8;
   int64_t blocks = 1;   // blocks of input channels
   int64_t vectors = 1;  // vectors of output channels
@@ -45,7 +46,7 @@ struct WinogradPlan {
   int64_t scratch = 0;  // bytes
 
   friend bool operator==(const WinogradPlan&, const WinogradPlan&) = default;
-  QUENCH_FIELDS(shape, size, lanes, blocks, vectors, shared, tile, panels, unroll, by_panels,
+  QUENCH_FIELDS(shape, size, form, lanes, blocks, vectors, shared, tile, panels, unroll, by_panels,
                 transforms_weights, chunk_blocks, tiles_x, tiles_y, axis, parts, group_parts, room,
                 tasks, scratch)
   bool by_points() const { return by_panels && !transforms_weights; }
@@ -63,6 +64,14 @@ struct WinogradPlan {
   // channels.
   int64_t weights_point(int64_t count) const {
     return Apart(chunk_blocks * lanes * count * vector_bytes());
+  }
+  // Weights of a point as tiles read them.
+  WeightPanels weights() const {
+    return {.split = panels,
+            .lanes = lanes,
+            .run = blocks * lanes,
+            .unroll = unroll,
+            .shared = transforms_weights ? SharedPanels{} : shared};
   }
   // Weights of one vector of output channels.
   int64_t vector_weight_bytes() const { return points() * blocks * lanes * vector_bytes(); }

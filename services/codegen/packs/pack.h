@@ -15,7 +15,8 @@
 //                            (common/ops/byte_weights.h)
 //   conv_panels_picked       {as conv_panels, zero, run, most}: PackPickedPairs of what
 //                            conv_panels_bytes would give (picked_pairs.h)
-//   gemm_panels_picked       {lanes, vectors, most}: of what gemm_panels_bytes gives
+//   gemm_panels_picked       {lanes, vectors, run, most}: of what gemm_panels_bytes gives; `run` whole
+//                            words
 //   conv_panels_pairs        as conv_panels, of bf16 or f16: `block` counts words of two channels
 //   gemm_panels_pairs        as gemm_panels, of bf16 or f16: [ceil(k / 2)][vectors of the panel][lanes][2]
 //   gemm_panels_bytes        {lanes, vectors}: i8 [k, n] ->

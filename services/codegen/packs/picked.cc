@@ -20,7 +20,7 @@ Packed Picked(const PickedPanels& panels, std::span<const int16_t> weights) {
 
 absl::StatusOr<Packed> PackGemmPanelsPicked(const Request& request) {
   QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 2, DataType::kI8));
-  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors", "most"}));
+  QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors", "run", "most"}));
   std::vector<int16_t> weights(static_cast<size_t>(GemmPanelsBytes(request, nullptr)));
   GemmPanelsBytes(request, [&](size_t from, size_t to) {
     weights[to] = static_cast<int16_t>(request.source().IntAt(static_cast<int64_t>(from)));
@@ -28,7 +28,7 @@ absl::StatusOr<Packed> PackGemmPanelsPicked(const Request& request) {
   PickedPanels panels;
   panels.lanes = request.Param("lanes");
   panels.split = SplitIntoPanels(CeilDiv(request.dim(1), panels.lanes), request.Param("vectors"));
-  panels.run = request.dim(0) / kUnit;
+  panels.run = request.Param("run");
   panels.most = request.Param("most");
   panels.rest = request.dim(0) % kUnit;
   return Picked(panels, weights);

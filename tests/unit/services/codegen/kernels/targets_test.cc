@@ -1,10 +1,12 @@
 // Every hand-written kernel becomes a library on every target, without a symbol from elsewhere.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "common/base/files.h"
 #include "services/codegen/emit/module.h"
+#include "services/codegen/forms/any_form.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/link/link.h"
 #include "services/codegen/schedule/plan_nest.h"
@@ -141,6 +143,27 @@ TEST(Plans, HaveATextThatParses) {
     symbolic += text.find("size") != std::string::npos;
   });
   EXPECT_GT(symbolic, 10u);
+}
+
+TEST(Plans, HoldAFormByItsName) {
+  SymbolTable symbols;
+  for (const char* text : {R"({"form":{"pairs":{"type":"f16"}}})", R"({"form":{"picked":{}}})",
+                           R"({"form":{"stored":{"weights":{"bits":4},"unpack":true}}})"}) {
+    const absl::StatusOr<std::string> read = MatMulKernel().reread(text, symbols);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(*read, text);
+  }
+  for (const char* form : {R"({"pears":{}})", R"({})", R"(["pairs"])", R"({"pairs":{},"bytes":{}})",
+                           R"({"pairs":{"way":1}})", R"({"bytes":{"products":"sums"}})"}) {
+    EXPECT_FALSE(MatMulKernel().reread(fmt::format(R"({{"form":{}}})", form), symbols).ok());
+  }
+}
+
+// Forms differ by their kind, and by their own fields.
+TEST(Plans, FormsCompare) {
+  EXPECT_EQ(AnyForm(), AnyForm(FloatForm()));
+  EXPECT_FALSE(AnyForm(ByteForm()) == AnyForm(PickedForm()));
+  EXPECT_FALSE(AnyForm(PairForm(DataType::kF16)) == AnyForm(PairForm(DataType::kBF16)));
 }
 
 TEST(Plans, MoveToAnotherTableOfSymbols) {
