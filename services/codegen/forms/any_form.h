@@ -7,6 +7,7 @@
 
 #include "services/codegen/forms/bytes.h"
 #include "services/codegen/forms/floats.h"
+#include "services/codegen/forms/matrices.h"
 #include "services/codegen/forms/pairs.h"
 #include "services/codegen/forms/picked.h"
 #include "services/codegen/forms/stored.h"
@@ -14,7 +15,7 @@
 namespace quench::codegen {
 
 // Each is a Form with QUENCH_FIELDS, and a `kName` in texts of plans.
-using ListedForms = std::variant<FloatForm, StoredForm, PairForm, ByteForm, PickedForm>;
+using ListedForms = std::variant<FloatForm, StoredForm, PairForm, ByteForm, PickedForm, MatrixForm>;
 
 class AnyForm {
  public:

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct WeightPack {
   std::map<std::string, int64_t> params;
 };
 
+class MatrixRegisters;  // matrix_tile.h
+
 // Everything that a tile may read beside its input and its weights.
 struct TileOperands {
   // Start of a pack of the candidate's: 0 the weights, 1 what sums start from or scales, 2 what a
@@ -43,6 +46,8 @@ struct TileOperands {
   std::function<Ptr(int)> pack = {};
   Int panel = {};   // of those of all groups
   Int vector = {};  // the tile's first, of those of all groups
+  // Whole tiles only: what Form::Registers gave.
+  std::shared_ptr<MatrixRegisters> registers = {};
   // Bytes only: the highest bit of each of the input is changed first; the zero point where it is one of
   // each run, as an i32 number; how many are left over after the last word (0 to 3), if any may be; words
   // that are multiplied a second time, as offsets from MicroTile::input.
@@ -73,6 +78,19 @@ class Form {
   virtual std::vector<Tile> Tiles(const Target& target, const TileProblem& problem) const;
   // Words of a body.
   virtual int Unroll(const Target& target) const { return StepsOfBody(target); }
+  // Words of each body of a run, where a form cannot choose: 0 if it can, -1 if there is no such number.
+  virtual int WordsOfBody(int64_t /*run*/) const { return 0; }
+  // Channels of a block of a convolution's input in memory.
+  virtual int64_t InputBlock(int lanes) const { return lanes; }
+  // Whether all tiles of an axis are of one size: the last ones begin with pixels that others have stored.
+  virtual bool whole_tiles() const { return false; }
+  // Registers that the tiles of a kernel share, until they are released; null where they share none. `pixels` is the
+  // number of pixels of a row, or of all rows.
+  virtual std::shared_ptr<MatrixRegisters> Registers(VectorBuilder& /*b*/, const Tile& /*tile*/,
+                                                     const WeightPanels& /*panels*/,
+                                                     Int /*pixels*/) const {
+    return nullptr;
+  }
   // Whole words that are read together, and which no end of a body divides.
   virtual int together() const { return 1; }
   // Words of a block of a product, whose sums are added up by themselves; 0: any number.

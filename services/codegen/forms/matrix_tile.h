@@ -51,6 +51,7 @@ class MatrixRegisters {
   // The reduction's channels are words that lie side by side, a multiple of `words`, and it has no tail.
   void Emit(const MicroReduction& reduction, const MatrixTile& tile, const StoreRow& store);
   void Release() { b_.ReleaseMatrices(); }
+  Int rows() const { return rows_; }
 
  private:
   DataType SumType() const;

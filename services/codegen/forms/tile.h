@@ -32,6 +32,9 @@ struct MicroTile {
   Ptr bias;      // `vectors` vectors that the accumulators start with; 0 when invalid
   Ptr prefetch;  // lines to fetch, one step of `prefetch_lines` per body; none when invalid
   int prefetch_lines = 1;
+  // Whole tiles only (Form::whole_tiles): the number of pixels of a row, where only a run tells it, and of the first
+  // ones of them whose results an earlier tile has stored.
+  Int pixels, stored;
   // Results leave registers before `store` sees them, a pixel at a time in a loop. Where `store`
   // needs many registers itself, the allocator would spill sums inside the reduction otherwise
   // (measured with GELU: 48 stack accesses beside 108 multiply-adds).

@@ -4,8 +4,10 @@
 #include <algorithm>
 
 #include "common/base/status.h"
+#include "services/codegen/forms/matrix_tile.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/kernels/conv_copy.h"
+#include "services/codegen/kernels/float_forms.h"
 #include "services/codegen/kernels/planned_kernel.h"
 
 namespace quench::codegen {
@@ -21,6 +23,7 @@ void AddPacks(const Group& group, const ConvPlan& plan, CandidateBuilder& builde
       {"lanes", shared ? plan.shared.lanes : plan.lanes},
       {"block", shared ? plan.shared.block : plan.block_channels},
       {"vectors", shared ? 1 : plan.tile.vectors}};
+  if (plan.form->whole_tiles()) params["all"] = plan.vectors;
   if (shape.bytes) params["zero"] = shape.bytes->w_zero;
   builder.PackWeights(1, "conv_panels", plan.form->Pack(plan.weights()), std::move(params));
   const int64_t padded = plan.out_blocks() * plan.lanes;
@@ -47,6 +50,7 @@ class ConvEmitter {
   absl::Status Emit() {
     Prepare();
     plan_.by_panels ? ByPanels() : ByBands();
+    if (registers_) registers_->Release();
     return writer_.status();
   }
 
@@ -65,7 +69,8 @@ class ConvEmitter {
       row_ = b_.Size(s_.w) * pixel_;
       block_ = row_ * b_.Size(s_.h);
     }
-    tail_ = !group_.epilogue.empty() && s_.out_channels % plan_.lanes != 0;
+    registers_ = plan_.form->Registers(b_, plan_.tile, weights_, plan_.x_axis.WholeTile(b_));
+    tail_ = !group_.epilogue.empty() && s_.out_channels != plan_.out_blocks() * plan_.lanes;
   }
 
   Ptr Image(Int n) {
@@ -135,9 +140,15 @@ class ConvEmitter {
 
   void Spatial(const PanelTiles& tiles, const Band& band) {
     const auto columns = [&](Int y, int ys) {
-      const auto tile = [&](Int x, int xs) { EmitTile(tiles, y, x, ys, xs); };
-      plan_.flat&& band.first.valid() ? plan_.x_axis.For(b_, band.first, band.last, tile)
-                                      : plan_.x_axis.ForAll(b_, tile);
+      const auto tile = [&](Int x, int xs) { EmitTile(tiles, y, x, ys, xs, {}); };
+      const auto whole = [&](Int x, Int stored) {
+        EmitTile(tiles, y, x, ys, plan_.tile.x, stored);
+      };
+      const bool in_band = plan_.flat && band.first.valid();
+      const Int first = in_band ? band.first : b_.I(0);
+      const Int last = in_band ? band.last : plan_.x_axis.Parts(b_);
+      plan_.form->whole_tiles() ? plan_.x_axis.ForWhole(b_, first, last, whole)
+                                : plan_.x_axis.For(b_, first, last, tile);
     };
     !plan_.flat&& band.first.valid() ? plan_.y_axis.For(b_, band.first, band.last, columns)
                                      : plan_.y_axis.ForAll(b_, columns);
@@ -187,7 +198,8 @@ class ConvEmitter {
     TileOperands operands{
         .pack = [this, weights](int i) { return i == 0 ? weights : b_.Buffer(buffers_.Pack(i)); },
         .panel = tiles.panel,
-        .vector = tiles.vector};
+        .vector = tiles.vector,
+        .registers = registers_};
     if (!s_.bytes) return operands;
     operands.flip = s_.bytes->x.flip;
     operands.zero = zero_.value;
@@ -204,10 +216,12 @@ class ConvEmitter {
            b_.I(pixel_ * s_.dilation_w * kw + at.word % plan_.block_channels * 4);
   }
 
-  void EmitTile(const PanelTiles& tiles, Int y, Int x, int ys, int xs) {
+  void EmitTile(const PanelTiles& tiles, Int y, Int x, int ys, int xs, Int stored) {
     MicroTile tile;
     tile.y = ys;
     tile.x = xs;
+    tile.stored = stored;
+    if (stored.valid()) tile.pixels = plan_.x_axis.WholeTile(b_);
     tile.vectors = tiles.vectors;
     tile.y_stride = row_ * s_.stride_h;
     tile.x_stride = b_.I(pixel_ * s_.stride_w);
@@ -220,21 +234,36 @@ class ConvEmitter {
     if (s_.has_bias) tile.bias = b_.Buffer(buffers_.Pack(1)) + tiles.vector * vector;
     const TileCode code = plan_.form->Code(b_, weights_, Operands(tiles, weights));
     Prefetch(tiles, tile);
-    const int64_t lanes = plan_.lanes;
-    const Int line = plan_.flat ? b_.I(0) : b_.Size(s_.out_w) * lanes;
-    const Place place = Place::Of(tiles.n * image_out_ + tiles.vector * (pixels_out_ * lanes) +
-                                  y * line + x * lanes);
+    const int64_t block = plan_.out_block, per_block = block / plan_.lanes;
+    const Int line = plan_.flat ? b_.I(0) : b_.Size(s_.out_w) * block;
+    // A vector's channels, at the tile's first pixel.
+    const auto place_of = [&](Int vector) {
+      return Place::Of(tiles.n * image_out_ + vector / per_block * (pixels_out_ * block) +
+                       vector % per_block * plan_.lanes + y * line + x * block);
+    };
+    std::vector<Place> places = {place_of(tiles.vector)};
+    for (int v = 1; v < tiles.vectors && per_block > 1; ++v)
+      places.push_back(place_of(tiles.vector + v));
     tile.results_in_memory = IsLong(group_.epilogue);
     code(Reduction(), tile, [&](Int dy, Int dx, int v, Vec value) {
-      Store(tiles, place + (line * dy + dx * lanes + pixels_out_ * (lanes * v)), v, value);
+      const Int pixel = line * dy + dx * block;
+      Store(tiles,
+            per_block > 1 ? places[static_cast<size_t>(v)] + pixel
+                          : places[0] + (pixel + pixels_out_ * (block * v)),
+            v, value);
     });
   }
 
   void Store(const PanelTiles& tiles, const Place& place, int v, Vec value) {
-    const bool padding =
-        tiles.last && v == tiles.vectors - 1;  // lanes without a channel must stay 0
-    writer_.Store(place, (tiles.vector + v) * (4 * plan_.lanes), value,
-                  padding ? b_.I(s_.out_channels % plan_.lanes) : Int{});
+    // Lanes without a channel must stay 0: whole vectors, too, where a block has several.
+    const Int vector = tiles.vector + v;
+    Int channels;
+    if (tail_ && plan_.out_block != plan_.lanes) {
+      channels = b_.I(s_.out_channels) - vector * plan_.lanes;
+    } else if (tiles.last && v == tiles.vectors - 1) {
+      channels = b_.I(s_.out_channels % plan_.lanes);
+    }
+    writer_.Store(place, vector * (4 * plan_.lanes), value, channels);
   }
 
   VectorBuilder& b_;
@@ -247,6 +276,7 @@ class ConvEmitter {
   PaddedRows rows_;
   Int pixels_out_, image_out_, row_, block_;
   RunZero zero_;
+  std::shared_ptr<MatrixRegisters> registers_;
   int64_t pixel_ = 0;
   bool tail_ = false;
 };
@@ -308,9 +338,10 @@ std::string ReasonOf(const ConvPlan& plan) {
 }
 
 Candidate MakeCandidate(const KernelRequest& request, const Group& group, const ConvPlan& plan) {
-  CandidateBuilder builder(request, group, BlockedLayout(plan.lanes));
+  CandidateBuilder builder(request, group, BlockedLayout(plan.out_block));
   Candidate& candidate = builder.candidate();
-  if (plan.row_major_input) candidate.inputs[static_cast<size_t>(group.inputs[0])] = {};
+  candidate.inputs[static_cast<size_t>(group.inputs[0])] =
+      plan.row_major_input ? Layout{} : BlockedLayout(plan.in_block);
   AddPacks(group, plan, builder);
   if (plan.prepares()) Prepare(request, plan, builder);
   builder.SetCode<EmitConv>(plan);
@@ -321,31 +352,34 @@ Candidate MakeCandidate(const KernelRequest& request, const Group& group, const 
   return candidate;
 }
 
-// The same input cannot be both blocked and row-major.
-bool LayoutsAgree(const Group& group, bool row_major_input) {
-  for (const EpilogueOperand& operand : group.epilogue.operands) {
-    if (row_major_input && operand.kind == EpilogueOperand::kTensor &&
-        operand.input == group.inputs[0])
-      return false;
-  }
-  return true;
+// One input cannot have two layouts.
+bool LayoutsAgree(const Group& group, const ConvPlan& plan) {
+  if (!plan.row_major_input && plan.in_block == plan.out_block) return true;
+  return std::ranges::none_of(group.epilogue.operands, [&](const EpilogueOperand& operand) {
+    return operand.kind == EpilogueOperand::kTensor && operand.input == group.inputs[0];
+  });
 }
 
 void ProposeConv(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.options.opt_level < 2) return;
   const std::optional<ConvRoot>& conv = ReadConv(request);
   if (!conv) return;
-  const auto propose = [&](bool row_major, const PlanVariation& variation) {
-    // Gathering many channels is the business of a transform.
-    if (row_major && (conv->shape.in_channels > request.target.f32_lanes() ||
-                      !LayoutsAgree(conv->group, true))) {
-      return;
-    }
-    const std::optional<ConvPlan> plan = PlanConv(request, *conv, row_major, variation);
-    if (plan) candidates.push_back(MakeCandidate(request, conv->group, *plan));
-  };
+  // Gathering many channels is the business of a transform.
+  const bool gathers = conv->shape.in_channels <= request.target.f32_lanes();
+  const std::optional<MatrixForm> matrices =
+      conv->shape.bytes ? std::nullopt : MatricesOf(request, conv->shape.x_type, conv->w_type());
   for (const PlanVariation& variation : VariationsAt(request.options.opt_level)) {
-    for (const bool row_major : {false, true}) propose(row_major, variation);
+    const auto propose = [&](const AnyForm& form, bool row_major) {
+      if (row_major && !gathers) return;
+      const std::optional<ConvPlan> plan = PlanConv(request, *conv, form, row_major, variation);
+      if (plan && LayoutsAgree(conv->group, *plan))
+        candidates.push_back(MakeCandidate(request, conv->group, *plan));
+    };
+    propose(conv->form, false);
+    // Pairs are not gathered.
+    propose(conv->shape.bytes ? conv->form : FloatsOf(request, conv->w_type()), true);
+    if (!matrices) continue;
+    for (const bool row_major : {false, true}) propose(*matrices, row_major);
   }
 }
 

@@ -12,6 +12,7 @@ PaddedRows CopiedRows(VectorBuilder& b, const ConvPlan& plan, const RunZero& zer
           .blocks = plan.groups * plan.blocks,
           .row_major = plan.row_major_input,
           .lanes = plan.lanes,
+          .block = plan.in_block,
           .pixel_words = plan.pixel_words,
           .type = s.x_type,
           .fill = s.bytes ? s.bytes->x.zero : 0,
@@ -27,7 +28,7 @@ PaddedRows CopiedRows(VectorBuilder& b, const ConvPlan& plan, const RunZero& zer
 
 Ptr SourceImage(VectorBuilder& b, const ConvPlan& plan, Ptr source, Int n) {
   const int64_t channels =
-      plan.row_major_input ? plan.shape.in_channels : plan.groups * plan.blocks * plan.lanes;
+      plan.row_major_input ? plan.shape.in_channels : plan.groups * plan.blocks * plan.in_block;
   return source +
          n * (b.Size(plan.shape.h) * b.Size(plan.shape.w) * (channels * plan.shape.element()));
 }

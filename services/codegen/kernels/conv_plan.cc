@@ -99,11 +99,12 @@ void PlanChannels(const Target& target, ConvPlan& plan) {
   const ConvShape& shape = plan.shape;
   const int64_t in = shape.in_channels / plan.groups;
   const int64_t unit = plan.form->unit();
-  plan.blocks = (in + plan.lanes - 1) / plan.lanes;
-  plan.block_channels = (std::min<int64_t>(in, plan.lanes) + unit - 1) / unit;
-  plan.pixel_words = plan.row_major_input ? plan.block_channels : plan.lanes / unit;
+  plan.blocks = (in + plan.in_block - 1) / plan.in_block;
+  plan.block_channels = (std::min<int64_t>(in, plan.in_block) + unit - 1) / unit;
+  plan.pixel_words = plan.row_major_input ? plan.block_channels : plan.in_block / unit;
   plan.fold_width = plan.pixel_words == plan.block_channels && shape.dilation_w == 1;
-  plan.vectors = (shape.out_channels / plan.groups + plan.lanes - 1) / plan.lanes;
+  const int64_t out = shape.out_channels / plan.groups;
+  plan.vectors = (out + plan.out_block - 1) / plan.out_block * (plan.out_block / plan.lanes);
   if (plan.groups == 1 && plan.form->shares_panels()) ShareWeights(target, plan);
   plan.unroll = plan.form->Unroll(target);
   if (plan.block_channels % plan.unroll != 0 && plan.block_channels % 4 == 0) plan.unroll = 4;
@@ -111,6 +112,7 @@ void PlanChannels(const Target& target, ConvPlan& plan) {
   // there.
   plan.unroll = static_cast<int>(std::min<int64_t>(plan.unroll, plan.pixel_words * shape.stride_w));
   if (plan.unroll % plan.form->together() != 0) plan.unroll = 1;
+  if (const int words = plan.form->WordsOfBody(plan.run()); words != 0) plan.unroll = words;
 }
 
 // False where there is no tile of this rank.
@@ -260,14 +262,20 @@ WeightPanels ConvPlan::weights() const {
 }
 
 std::optional<ConvPlan> PlanConv(const KernelRequest& request, const ConvRoot& conv,
-                                 bool row_major_input, const PlanVariation& variation) {
+                                 const AnyForm& form, bool row_major_input,
+                                 const PlanVariation& variation) {
   const ConvShape& shape = conv.shape;
   ConvPlan plan;
   plan.shape = shape;
-  // Pairs are not gathered.
-  const bool gathers_floats = row_major_input && !shape.bytes;
-  plan.form = gathers_floats ? FloatsOf(request, conv.w_type()) : conv.form;
+  plan.form = form;
   plan.lanes = request.target.f32_lanes();
+  plan.in_block = form->InputBlock(plan.lanes);
+  plan.out_block = plan.lanes;
+  if (form->whole_tiles()) {
+    const int64_t block = MatrixBlock(request.target, conv.group.ResultType());
+    plan.out_block = std::max<int64_t>({plan.lanes, block, MatrixUnit::kWords});
+    if (shape.groups > 1) return std::nullopt;
+  }
   plan.row_major_input = row_major_input;
   plan.copy = shape.padded || row_major_input || plan.widens();
   plan.merged = MergedGroups(shape, plan.lanes);
@@ -276,6 +284,7 @@ std::optional<ConvPlan> PlanConv(const KernelRequest& request, const ConvRoot& c
     return std::nullopt;
   plan.groups = shape.groups / plan.merged;
   PlanChannels(request.target, plan);
+  if (plan.unroll < 0) return std::nullopt;
   if (!PlanTile(request, variation.tile, plan) ||
       !PlanTasks(request, variation.other_tasks, plan)) {
     return std::nullopt;

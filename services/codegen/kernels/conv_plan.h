@@ -41,7 +41,7 @@ struct ConvRoot {
 // constant weights whose channels are static.
 const std::optional<ConvRoot>& ReadConv(const KernelRequest& request);
 
-// Tensors are NCHW<lanes>c. Channels are counted in the words of the form, which a lane multiplies at
+// Tensors are NCHW<block>c. Channels are counted in the words of the form, which a lane multiplies at
 // once. Where padding is needed, rows are copied with their border, a band at a time or, by panels, all:
 // the copy is 1-3 % of a convolution's time, stays in L2, needs no agreement with the producer about
 // halos (two consumers may want different ones, nests need not write any), and works for sizes known
@@ -55,6 +55,7 @@ struct ConvPlan {
   ConvShape shape;
   AnyForm form;
   int lanes = 8;
+  int64_t in_block = 8, out_block = 8;  // channels of a block of the input and of the output
   bool row_major_input = false;
   bool copy = false;   // input is copied: by panels, before (Preparation), else into scratch
   bool flat = false;   // 1x1, stride 1: all pixels are one row
@@ -79,9 +80,10 @@ struct ConvPlan {
   int64_t image_copy = 0;  // by panels: bytes of an image's copy
 
   friend bool operator==(const ConvPlan&, const ConvPlan&) = default;
-  QUENCH_FIELDS(shape, form, lanes, row_major_input, copy, flat, merged, groups, blocks,
-                block_channels, pixel_words, fold_width, unroll, vectors, shared, tile, panels,
-                by_panels, task_tiles, x_axis, y_axis, outer_parts, tasks, scratch, image_copy)
+  QUENCH_FIELDS(shape, form, lanes, in_block, out_block, row_major_input, copy, flat, merged,
+                groups, blocks, block_channels, pixel_words, fold_width, unroll, vectors, shared,
+                tile, panels, by_panels, task_tiles, x_axis, y_axis, outer_parts, tasks, scratch,
+                image_copy)
   bool prepares() const { return copy && by_panels; }
   // Whether the copy holds f32, unlike the input.
   bool widens() const { return IsHalf(shape.x_type) && form->reads_floats(); }
@@ -92,7 +94,7 @@ struct ConvPlan {
   // which is skipped. 0: blocks are whole, or are multiplied whole.
   int64_t rest() const {
     const bool skips = taps() == 1 && form->unit() == 1 && !row_major_input && blocks > 1;
-    return skips ? shape.in_channels / groups % lanes : 0;
+    return skips ? shape.in_channels / groups % in_block : 0;
   }
   // Channels that the reduction multiplies, for every tap.
   int64_t steps() const { return words() - (rest() > 0 ? block_channels - rest() : 0); }
@@ -113,7 +115,8 @@ struct ConvPlan {
 
 // Nothing where there is no such variation.
 std::optional<ConvPlan> PlanConv(const KernelRequest& request, const ConvRoot& conv,
-                                 bool row_major_input, const PlanVariation& variation = {});
+                                 const AnyForm& form, bool row_major_input,
+                                 const PlanVariation& variation = {});
 
 // The order in which tasks that split images into bands of rows visit those rows. Requires static
 // image sizes. `input` is the index of the convolution's data input.

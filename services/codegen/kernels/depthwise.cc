@@ -387,7 +387,7 @@ void ProposeDepthwise(const KernelRequest& request, std::vector<Candidate>& cand
   if (request.options.opt_level < 2) return;
   const std::optional<ConvRoot>& conv = ReadConv(request);
   if (!conv) return;
-  for (const int64_t block : ActivationBlocks(request.target, conv->shape.input_type()))
+  for (const int64_t block : ActivationBlocks(request.target, conv->shape.x_type))
     ProposeOver(block, request, *conv, candidates);
 }
 

@@ -14,4 +14,12 @@ AnyForm PairsOrFloats(const KernelRequest& request, DataType x, DataType w) {
   return FloatsOf(request, w);
 }
 
+std::optional<MatrixForm> MatricesOf(const KernelRequest& request, DataType x, DataType w) {
+  const MatrixUnit& unit = request.target.matrices;
+  if (x != w) return std::nullopt;
+  if (x == DataType::kBF16 && !unit.bfloats.empty()) return MatrixForm(MatrixProducts::kBfloats);
+  if (x == DataType::kF16 && !unit.halves.empty()) return MatrixForm(MatrixProducts::kHalves);
+  return std::nullopt;
+}
+
 }  // namespace quench::codegen

@@ -10,8 +10,10 @@
 #include <bit>
 
 #include "common/base/status.h"
+#include "services/codegen/forms/matrix_tile.h"
 #include "services/codegen/kernels/byte_panel.h"
 #include "services/codegen/kernels/catalogue.h"
+#include "services/codegen/kernels/float_forms.h"
 #include "services/codegen/kernels/matmul_plan.h"
 #include "services/codegen/kernels/planned_kernel.h"
 #include "services/codegen/kernels/stored_operands.h"
@@ -44,6 +46,14 @@ class MatMulEmitter {
     row_stride_ = s_.a_transposed ? b_.I(4) : b_.Size(s_.k) * (DataTypeBits(s_.a_type) / 8);
     channel_stride_ = s_.a_transposed ? m_ * 4 : b_.I(4);
     if (s_.lengths) used_rows_ = UsedRows();
+    registers_ = plan_.form->Registers(b_, plan_.tile, weights_, plan_.rows.WholeTile(b_));
+    Tasks();
+    if (registers_) registers_->Release();
+    return status_;
+  }
+
+ private:
+  void Tasks() {
     const Int panels = b_.Size(plan_.panel_count);
     if (plan_.by_rows) {
       const Int parts = b_.Size(plan_.row_parts);
@@ -53,17 +63,15 @@ class MatMulEmitter {
         WidenOnce(plan_.rows.Start(b_, first), plan_.rows.Start(b_, last));
         b_.For(b_.I(0), panels, 1, [&](Int p) { Panel(b_.I(0), p, first, last); });
       });
-      return status_;
+      return;
     }
     b_.If(b_.Begin() < b_.End(), [&] { WidenOnce(b_.I(0), m_); });
     b_.For(b_.Begin(), b_.End(), 1, [&](Int task) {
       const Int batch = s_.batch.is(1) ? b_.I(0) : task / panels;
       Panel(batch, s_.batch.is(1) ? task : task - batch * panels, {}, {});
     });
-    return status_;
   }
 
- private:
   struct Columns {
     Int panel;
     Int first;  // first vector
@@ -77,15 +85,24 @@ class MatMulEmitter {
       const Ptr weights = Weights(batch, columns);
       const PanelPrefetch prefetch = PlanPrefetch(vectors);
       const IntVar index = prefetch.lines > 0 ? b_.Variable(b_.I(0)) : IntVar{};
-      const auto tile = [&](Int row, int rows) {
-        const auto emit = [&] { EmitTile(batch, columns, weights, prefetch, index, row, rows); };
+      const auto tile = [&](Int row, int rows, Int stored) {
+        const auto emit = [&] {
+          EmitTile(batch, columns, weights, prefetch, index, row, rows, stored);
+        };
         s_.lengths ? b_.If(row < used_rows_, emit) : emit();
       };
-      first_tile.valid() ? plan_.rows.For(b_, first_tile, last_tile, tile)
-                         : plan_.rows.ForAll(b_, tile);
+      const Int begin = first_tile.valid() ? first_tile : b_.I(0);
+      const Int end = first_tile.valid() ? last_tile : plan_.rows.Parts(b_);
+      if (plan_.form->whole_tiles()) {
+        plan_.rows.ForWhole(b_, begin, end,
+                            [&](Int row, Int stored) { tile(row, plan_.tile.x, stored); });
+      } else {
+        plan_.rows.For(b_, begin, end, [&](Int row, int rows) { tile(row, rows, {}); });
+      }
     };
     if (s_.n.is_static())
-      return ForPanel(b_, plan_.panels, p, s_.n.value() % plan_.lanes != 0, body);
+      return ForPanel(b_, plan_.panels, p, s_.n.value() != plan_.panels.vectors * plan_.lanes,
+                      body);
     const int vectors = plan_.tile.vectors;
     const Int first = p * vectors;
     b_.If((first + vectors) * plan_.lanes <= n_, [&] { body(vectors, first, false); },
@@ -122,9 +139,8 @@ class MatMulEmitter {
           b_.Buffer(buffers_.Pack(0)) + batch * (panels * plan_.shared.elements() * element);
       return plan_.shared.At(first, columns.first, element);
     }
-    const int64_t vectors = (s_.n.value() + plan_.lanes - 1) / plan_.lanes;
     const Int vector = b_.I(PanelBytes(1));
-    return b_.Buffer(buffers_.Pack(0)) + (batch * vectors + columns.first) * vector;
+    return b_.Buffer(buffers_.Pack(0)) + (batch * plan_.panels.vectors + columns.first) * vector;
   }
 
   // Bytes of the packed weights of `vectors` vectors.
@@ -162,7 +178,8 @@ class MatMulEmitter {
 
   // Columns that vector v of the last panel holds; may be <= 0 or more than the lanes.
   Int Valid(const Columns& columns, int v) {
-    if (!s_.n.is_static()) return n_ - (columns.first + v) * plan_.lanes;
+    if (!s_.n.is_static() || plan_.form->whole_tiles())
+      return n_ - (columns.first + v) * plan_.lanes;
     return b_.I(v == columns.vectors - 1 ? s_.n.value() % plan_.lanes : plan_.lanes);
   }
 
@@ -215,7 +232,8 @@ class MatMulEmitter {
   TileOperands Operands(const Columns& columns) {
     TileOperands operands{.pack = [this](int i) { return b_.Buffer(buffers_.Pack(i)); },
                           .panel = columns.panel,
-                          .vector = columns.first};
+                          .vector = columns.first,
+                          .registers = registers_};
     if (!s_.bytes) return operands;
     operands.flip = s_.bytes->x.flip;
     if (!byte_panel_) operands.zero = zero_.value;
@@ -232,9 +250,11 @@ class MatMulEmitter {
   }
 
   void EmitTile(Int batch, const Columns& columns, Ptr weights, const PanelPrefetch& prefetch,
-                const IntVar& index, Int row, int rows) {
+                const IntVar& index, Int row, int rows, Int stored) {
     const MicroReduction reduction = Reduction();
     MicroTile tile = TileOf(batch, columns, weights, row, rows);
+    tile.stored = stored;
+    if (stored.valid()) tile.pixels = plan_.rows.WholeTile(b_);
     const TileCode code = plan_.form->Code(b_, weights_, Operands(columns));
     Prefetch(prefetch, index, tile);
     const Place place = Place::Of((batch * m_ + row) * n_ + columns.first * plan_.lanes);
@@ -318,6 +338,7 @@ class MatMulEmitter {
   const std::vector<int>& packs_;
   RunZero zero_;
   std::optional<BytePanel> byte_panel_;  // of a computed right side
+  std::shared_ptr<MatrixRegisters> registers_;
   Int m_, words_, n_, row_stride_, channel_stride_;
   Int used_rows_;
   Int base_;  // first of the rows that are widened at once
@@ -332,6 +353,7 @@ void PackWeights(const MatMulPlan& plan, CandidateBuilder& builder) {
   std::map<std::string, int64_t> params = {
       {"lanes", plan.shared.used() ? plan.shared.lanes : plan.lanes},
       {"vectors", plan.shared.used() ? 1 : plan.tile.vectors}};
+  if (plan.form->whole_tiles()) params["all"] = plan.panels.vectors;
   if (s.b_transposed) params["transposed"] = 1;
   if (s.alpha != 1) params["scale"] = BitsOf(s.alpha);
   builder.PackWeights(1, "gemm_panels", plan.form->Pack(plan.weights()), std::move(params));
@@ -366,7 +388,7 @@ absl::Status EmitMatMul(VectorBuilder& b, const Planned<MatMulPlan>& product) {
 
 Candidate MakeCandidate(const KernelRequest& request, const Group& group, const MatMulPlan& plan) {
   const int64_t n = plan.shape.n.is_static() ? plan.shape.n.value() : 1;
-  const int64_t padded = (n + plan.lanes - 1) / plan.lanes * plan.lanes;
+  const int64_t padded = plan.shape.n.is_static() ? plan.panels.vectors * plan.lanes : plan.lanes;
   CandidateBuilder builder(request, group, {});
   PackOperandsOf(request, group, plan, n, padded, builder);
   builder.PackOperands(n, padded);
@@ -385,12 +407,20 @@ void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candida
   if (request.options.opt_level < 2) return;
   std::optional<Group> group = ReadGroup(request, -1);
   if (!group) return;
-  const std::optional<MatMulRoot> product = ReadMatMul(request, *group);
+  std::optional<MatMulRoot> product = ReadMatMul(request, *group);
   if (!product) return;
-  for (const PlanVariation& variation : VariationsAt(request.options.opt_level)) {
-    const std::optional<MatMulPlan> plan = PlanMatMul(request, *product, variation);
-    if (plan) candidates.push_back(MakeCandidate(request, *group, *plan));
-  }
+  const auto propose = [&] {
+    for (const PlanVariation& variation : VariationsAt(request.options.opt_level)) {
+      const std::optional<MatMulPlan> plan = PlanMatMul(request, *product, variation);
+      if (plan) candidates.push_back(MakeCandidate(request, *group, *plan));
+    }
+  };
+  propose();
+  const MatMulShape& shape = product->shape;
+  const std::optional<MatrixForm> matrices = MatricesOf(request, shape.a_type, shape.b_type);
+  if (!matrices || !shape.constant_b || shape.a_transposed || shape.alpha != 1) return;
+  product->form = *matrices;
+  propose();
 }
 
 }  // namespace

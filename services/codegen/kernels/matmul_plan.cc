@@ -189,6 +189,13 @@ std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulR
                                       : symbols.FloorDiv(shape.k, plan.form->unit());
   plan.lanes = request.target.f32_lanes();
   plan.unroll = plan.form->Unroll(request.target);
+  if (plan.form->whole_tiles()) {
+    // A number that does not fill a word, and words that do not fill bodies, have no place in them.
+    const int64_t unit = plan.form->unit();
+    if (!shape.k.is_static() || shape.k.value() % unit != 0) return std::nullopt;
+    plan.unroll = plan.form->WordsOfBody(plan.words.value());
+    if (plan.unroll < 0) return std::nullopt;
+  }
   TileProblem problem;
   problem.height = 1;
   if (shape.m.is_static()) problem.width = shape.m.value();
@@ -201,11 +208,17 @@ std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulR
     problem.most_vectors = plan.shared.MostVectors();
   }
   if (!shape.n.is_static()) problem.vectors = std::max<int64_t>(problem.vectors, 8) / 8 * 8;
+  if (plan.form->whole_tiles()) {  // columns beyond n are 0
+    constexpr int64_t kColumn = MatrixUnit::kWords;
+    problem.vectors =
+        (shape.n.value() + kColumn - 1) / kColumn * std::max<int64_t>(1, kColumn / plan.lanes);
+  }
   const std::vector<Tile> ranked = plan.form->Tiles(request.target, problem);
   if (variation.tile >= ranked.size()) return std::nullopt;
   plan.tile = ranked[variation.tile];
   plan.rows = {shape.m, plan.tile.x};
-  const Dim columns = symbols.CeilDiv(shape.n, plan.lanes);
+  const Dim columns =
+      plan.form->whole_tiles() ? Dim(problem.vectors) : symbols.CeilDiv(shape.n, plan.lanes);
   if (shape.n.is_static()) plan.panels = SplitIntoPanels(columns.value(), plan.tile.vectors);
   plan.panel_count =
       shape.n.is_static() ? Dim(plan.panels.parts()) : symbols.CeilDiv(columns, plan.tile.vectors);

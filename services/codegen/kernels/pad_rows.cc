@@ -110,7 +110,8 @@ class Copier {
       for (int c = 0; c < all; ++c) {
         values.push_back(c < channels
                              ? b_.Load(plane + plane_bytes * c + x * element_, lanes, p_.type)
-                             : b_.Constant(type, 0, lanes));
+                             : b_.Constant(RegisterTypeOf(type), 0, lanes));
+        if (IsHalf(type)) values.back() = b_.Narrow(values.back(), type);
       }
       return values;
     };

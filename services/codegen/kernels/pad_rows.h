@@ -21,8 +21,7 @@ struct PaddedRows {
   DataType type = DataType::kF32;  // of the source; or f16, bf16, i8, u8
   int64_t fill = 0;                // of the border, a byte; floats have 0
   RunZero run_fill;                // instead of `fill`, where it is valid
-  // The destination holds f32: f16 and bf16 widened; blocked bytes minus `fill`. A row-major source of
-  // f16 or bf16 is always widened.
+  // The destination holds f32: f16 and bf16 widened; blocked bytes minus `fill`.
   bool to_floats = false;
   Int height, width;  // of the source
   int64_t left = 0;   // pixels of border before each row

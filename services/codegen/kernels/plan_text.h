@@ -37,6 +37,12 @@ struct EnumNames<BytesForm> {
   static_assert(std::size(kNames) == static_cast<size_t>(BytesForm::kWords) + 1);
 };
 
+template <>
+struct EnumNames<MatrixProducts> {
+  static constexpr const char* kNames[] = {"bf16", "f16", "u8", "i8"};
+  static_assert(std::size(kNames) == static_cast<size_t>(MatrixProducts::kSigned) + 1);
+};
+
 template <typename T>
 struct IsOptional : std::false_type {};
 template <typename T>

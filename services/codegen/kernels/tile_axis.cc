@@ -50,6 +50,30 @@ void TileAxis::For(VectorBuilder& b, Int first, Int last,
   });
 }
 
+Int TileAxis::Parts(VectorBuilder& b) const {
+  return total.is_static() ? b.I(SplitEvenly(total.value(), most).parts())
+                           : (b.Size(total) + (most - 1)) / most;
+}
+
+Int TileAxis::WholeTile(VectorBuilder& b) const {
+  return total.is_static() ? b.I(SplitEvenly(total.value(), most).big)
+                           : Min(b.Size(total), b.I(most));
+}
+
+void TileAxis::ForWhole(VectorBuilder& b, Int first, Int last,
+                        const std::function<void(Int, Int)>& body) const {
+  const Int pixels = WholeTile(b);
+  const bool even = total.is_static() && SplitEvenly(total.value(), most).smalls == 0;
+  b.For(first, last, 1, [&](Int i) {
+    const Int own = Start(b, i);
+    if (even) return body(own, b.I(0));
+    // A smaller part begins with pixels of the one before it.
+    const Int size = total.is_static() ? Start(b, i + 1) - own : Min(pixels, b.Size(total) - own);
+    const Int begin = own - (pixels - size);
+    body(begin, own - begin);
+  });
+}
+
 Int TileAxis::Start(VectorBuilder& b, Int part) const {
   if (!total.is_static()) return Min(part * most, b.Size(total));
   const Split split = SplitEvenly(total.value(), most);
@@ -58,9 +82,7 @@ Int TileAxis::Start(VectorBuilder& b, Int part) const {
 }
 
 void TileAxis::ForAll(VectorBuilder& b, const std::function<void(Int, int)>& body) const {
-  const Int parts = total.is_static() ? b.I(SplitEvenly(total.value(), most).parts())
-                                      : (b.Size(total) + (most - 1)) / most;
-  For(b, b.I(0), parts, body);
+  For(b, b.I(0), Parts(b), body);
 }
 
 Int FirstOfPanel(const PanelSplit& panels, Int p) {

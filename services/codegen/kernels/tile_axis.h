@@ -28,6 +28,12 @@ struct TileAxis {
   Dim Parts(SymbolTable& symbols) const;
   // body(first pixel, pixels) for the tiles [first, last).
   void For(VectorBuilder& b, Int first, Int last, const std::function<void(Int, int)>& body) const;
+  // body(first pixel, number of its first pixels that the tile before it has) for the tiles [first, last), all of the
+  // size of the first one (WholeTile).
+  void ForWhole(VectorBuilder& b, Int first, Int last,
+                const std::function<void(Int, Int)>& body) const;
+  Int WholeTile(VectorBuilder& b) const;  // pixels
+  Int Parts(VectorBuilder& b) const;
   Int Start(VectorBuilder& b, Int part) const;  // first pixel of a tile
   void ForAll(VectorBuilder& b, const std::function<void(Int, int)>& body) const;
 };

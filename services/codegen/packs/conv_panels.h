@@ -12,7 +12,8 @@
 namespace quench::codegen {
 
 // Panels of a convolution's weights: `unit` channels lie side by side innermost, and `block` counts
-// units; the units `again` follow in each panel once more. Calls place(element, target element) for
+// units; `all` vectors of a group, where padding has vectors of its own. The units `again` follow in each
+// panel once more. Calls place(element, target element) for
 // each weight, and again(element, target element) for those; the number of target elements.
 template <typename Place, typename Again = std::nullptr_t>
 absl::StatusOr<int64_t> ConvPanels(const Request& request, int64_t unit, const Place& place,
@@ -25,7 +26,11 @@ absl::StatusOr<int64_t> ConvPanels(const Request& request, int64_t unit, const P
   const int64_t ic = request.dim(1), oc = request.dim(0) / groups;  // of one original group
   const int64_t taps =
       request.source().rank() == 4 ? request.dim(2) * request.dim(3) : request.dim(2);
-  const int64_t blocks = CeilDiv(ic * merged, block * unit), vectors = CeilDiv(oc * merged, lanes);
+  const int64_t blocks = CeilDiv(ic * merged, block * unit);
+  const int64_t vectors = request.Param("all", CeilDiv(oc * merged, lanes));
+  if (vectors * lanes < oc * merged)
+    return Internal("pack `{}`: {} vectors do not hold {} channels", request.transform(), vectors,
+                    oc * merged);
   const int64_t all = groups / merged;
   if (groups % merged != 0 || request.dim(0) % groups != 0)
     return Internal("pack `{}`: groups do not divide", request.transform());
