@@ -106,8 +106,11 @@ std::shared_ptr<MatrixRegisters> MatrixForm::Registers(VectorBuilder& b, const T
 
 TileCode MatrixForm::Code(VectorBuilder& b, const WeightPanels& /*panels*/,
                           const TileOperands& operands) const {
-  return [&b, registers = operands.registers](const MicroReduction& reduction,
-                                              const MicroTile& tile, const StoreSum& store) {
+  // If the zero point is one of each run: vectors that are multiplied by it.
+  const Ptr factors = operands.zero.valid() ? operands.pack(2) : Ptr{};
+  return [&b, registers = operands.registers, zero = operands.zero, factors,
+          first = operands.vector](const MicroReduction& reduction, const MicroTile& tile,
+                                   const StoreSum& store) {
     const Int rows = registers->rows();
     const Int stored = tile.stored.valid() ? tile.stored : b.I(0);
     const Int pixels = tile.pixels.valid() ? tile.pixels : b.I(tile.x);
@@ -116,6 +119,7 @@ TileCode MatrixForm::Code(VectorBuilder& b, const WeightPanels& /*panels*/,
     matrices.vectors = tile.vectors;
     matrices.weights = tile.weights;
     matrices.bias = tile.bias;
+    if (zero.valid()) matrices.bias = registers->Moved(tile, factors, first, zero);
     matrices.prefetch = tile.prefetch;
     matrices.prefetch_lines = tile.prefetch_lines;
     matrices.blocks.push_back({tile.input, Min(stored, rows)});

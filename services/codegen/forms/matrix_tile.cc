@@ -30,11 +30,24 @@ MatrixRegisters::MatrixRegisters(VectorBuilder& b, MatrixProducts products,
   pixels_.assign(at(sums), at(sums + blocks));
   weights_.assign(at(sums + blocks), registers.end());
   memory_ = b.Stack(static_cast<int64_t>(sums) * MatrixUnit::kRows * kColumnBytes);
+  starts_ = b.Stack(shapes.columns * kColumnBytes);
 }
 
 DataType MatrixRegisters::SumType() const {
   const bool floats = products_ == MatrixProducts::kBfloats || products_ == MatrixProducts::kHalves;
   return floats ? DataType::kF32 : DataType::kI32;
+}
+
+Ptr MatrixRegisters::Moved(const MicroTile& tile, Ptr factors, Int first, Vec zero) {
+  const int64_t vector = int64_t{4} * lanes_;
+  const Vec factor = b_.Splat(zero, lanes_);
+  for (int v = 0; v < tile.vectors; ++v) {
+    const Vec sums = b_.Load(tile.bias + vector * v, lanes_, DataType::kI32);
+    const Vec each = b_.Load(factors + (first + v) * vector, lanes_, DataType::kI32);
+    b_.Store(starts_ + vector * v,
+             b_.Apply(VecOp::kAdd, sums, b_.Apply(VecOp::kMul, each, factor)));
+  }
+  return starts_;
 }
 
 void MatrixRegisters::Start(const MatrixTile& tile) {

@@ -52,6 +52,8 @@ class MatrixRegisters {
   void Emit(const MicroReduction& reduction, const MatrixTile& tile, const StoreRow& store);
   void Release() { b_.ReleaseMatrices(); }
   Int rows() const { return rows_; }
+  // The start values of a tile's sums plus i32 `factors`, of which the tile's begin with vector `first`, times `zero`.
+  Ptr Moved(const MicroTile& tile, Ptr factors, Int first, Vec zero);
 
  private:
   DataType SumType() const;
@@ -70,6 +72,7 @@ class MatrixRegisters {
   const int lanes_;
   std::vector<Matrix> sums_, pixels_, weights_;
   Ptr memory_;  // of a tile's sums
+  Ptr starts_;  // of those of a pixel
   PtrVar weights_at_, prefetch_at_;
 };
 

@@ -236,6 +236,20 @@ std::optional<ByteProducts> ReadComputedBytes(const KernelRequest& request, cons
   return ByteProducts{root, ByteForm(products)};
 }
 
+std::optional<ByteProducts> MatricesOf(const KernelRequest& request, const ByteProducts& products) {
+  const MatrixUnit& unit = request.target.matrices;
+  ByteProducts matrices = products;
+  ByteRoot& root = matrices.root;
+  const bool is_signed = root.x.type == DataType::kI8;
+  if ((is_signed ? unit.signed_bytes : unit.unsigned_bytes).empty() || root.w || !root.twice ||
+      !root.twice->empty()) {
+    return std::nullopt;
+  }
+  root.x.flip = false;
+  matrices.form = MatrixForm(is_signed ? MatrixProducts::kSigned : MatrixProducts::kUnsigned);
+  return matrices;
+}
+
 PackSpec ByteBias(const Group& group, const ByteRoot& root, int channel_axis, int64_t channels,
                   int64_t padded) {
   PackSpec spec{"byte_sums",

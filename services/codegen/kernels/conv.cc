@@ -360,26 +360,41 @@ bool LayoutsAgree(const Group& group, const ConvPlan& plan) {
   });
 }
 
+// The same convolution in matrix registers, where the target has them.
+std::optional<ConvRoot> WithMatrices(const KernelRequest& request, const ConvRoot& conv) {
+  ConvRoot matrices = conv;
+  if (conv.shape.bytes) {
+    std::optional<ByteProducts> products = MatricesOf(request, {*conv.shape.bytes, conv.form});
+    if (!products) return std::nullopt;
+    matrices.shape.bytes = std::move(products->root);
+    matrices.form = products->form;
+    return matrices;
+  }
+  const std::optional<MatrixForm> form = MatricesOf(request, conv.shape.x_type, conv.w_type());
+  if (!form) return std::nullopt;
+  matrices.form = *form;
+  return matrices;
+}
+
 void ProposeConv(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.options.opt_level < 2) return;
   const std::optional<ConvRoot>& conv = ReadConv(request);
   if (!conv) return;
   // Gathering many channels is the business of a transform.
   const bool gathers = conv->shape.in_channels <= request.target.f32_lanes();
-  const std::optional<MatrixForm> matrices =
-      conv->shape.bytes ? std::nullopt : MatricesOf(request, conv->shape.x_type, conv->w_type());
+  const std::optional<ConvRoot> matrices = WithMatrices(request, *conv);
   for (const PlanVariation& variation : VariationsAt(request.options.opt_level)) {
-    const auto propose = [&](const AnyForm& form, bool row_major) {
+    const auto propose = [&](const ConvRoot& root, const AnyForm& form, bool row_major) {
       if (row_major && !gathers) return;
-      const std::optional<ConvPlan> plan = PlanConv(request, *conv, form, row_major, variation);
-      if (plan && LayoutsAgree(conv->group, *plan))
-        candidates.push_back(MakeCandidate(request, conv->group, *plan));
+      const std::optional<ConvPlan> plan = PlanConv(request, root, form, row_major, variation);
+      if (plan && LayoutsAgree(root.group, *plan))
+        candidates.push_back(MakeCandidate(request, root.group, *plan));
     };
-    propose(conv->form, false);
+    propose(*conv, conv->form, false);
     // Pairs are not gathered.
-    propose(conv->shape.bytes ? conv->form : FloatsOf(request, conv->w_type()), true);
+    propose(*conv, conv->shape.bytes ? conv->form : FloatsOf(request, conv->w_type()), true);
     if (!matrices) continue;
-    for (const bool row_major : {false, true}) propose(*matrices, row_major);
+    for (const bool row_major : {false, true}) propose(*matrices, matrices->form, row_major);
   }
 }
 

@@ -403,6 +403,22 @@ Candidate MakeCandidate(const KernelRequest& request, const Group& group, const 
   return candidate;
 }
 
+// Puts the product into matrix registers; false where the target has none for it.
+bool WithMatrices(const KernelRequest& request, MatMulRoot& product) {
+  MatMulShape& shape = product.shape;
+  if (!shape.constant_b || shape.a_transposed || shape.alpha != 1) return false;
+  if (shape.bytes) {
+    std::optional<ByteProducts> products = MatricesOf(request, {*shape.bytes, product.form});
+    if (!products) return false;
+    shape.bytes = std::move(products->root);
+    product.form = products->form;
+    return true;
+  }
+  const std::optional<MatrixForm> form = MatricesOf(request, shape.a_type, shape.b_type);
+  if (form) product.form = *form;
+  return form.has_value();
+}
+
 void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.options.opt_level < 2) return;
   std::optional<Group> group = ReadGroup(request, -1);
@@ -416,11 +432,7 @@ void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candida
     }
   };
   propose();
-  const MatMulShape& shape = product->shape;
-  const std::optional<MatrixForm> matrices = MatricesOf(request, shape.a_type, shape.b_type);
-  if (!matrices || !shape.constant_b || shape.a_transposed || shape.alpha != 1) return;
-  product->form = *matrices;
-  propose();
+  if (WithMatrices(request, *product)) propose();
 }
 
 }  // namespace
