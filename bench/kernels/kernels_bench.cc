@@ -71,7 +71,7 @@ double Seconds(const std::function<void()>& work) {
 }
 
 // A kernel of nothing but independent multiply-adds.
-class PeakCode final : public VectorCode {
+class PeakCode final : public CandidateCode {
  public:
   explicit PeakCode(int lanes) : lanes_(lanes) {}
   absl::Status Emit(VectorBuilder& b) const override {
@@ -87,7 +87,7 @@ class PeakCode final : public VectorCode {
     return absl::OkStatus();
   }
   std::string Text(const SymbolTable& /*symbols*/) const override { return "peak"; }
-  std::shared_ptr<const VectorCode> WithDims(const DimMap& /*map*/) const override {
+  std::shared_ptr<const CandidateCode> WithDims(const DimMap& /*map*/) const override {
     return std::make_shared<const PeakCode>(lanes_);
   }
 

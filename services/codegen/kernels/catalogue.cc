@@ -1,5 +1,7 @@
 #include "services/codegen/kernels/catalogue.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace quench::codegen {
@@ -11,6 +13,12 @@ std::span<const Kernel* const> AllKernels() {
 #undef QUENCH_KERNEL
   };
   return kKernels;
+}
+
+std::string PackSpec::ToString() const {
+  std::string text = transform;
+  for (const auto& [name, value] : params) text += fmt::format(" {}={}", name, value);
+  return text;
 }
 
 void Propose(const Kernel& kernel, const KernelRequest& request,

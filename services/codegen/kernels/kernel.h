@@ -45,7 +45,8 @@ struct Layout {
 struct PackSpec {
   std::string transform;  // name in packs/packs.def
   std::map<std::string, int64_t> params;
-  std::vector<int> inputs;  // of the node: constants of its graph
+  std::vector<int> inputs;       // of the node: constants of its graph
+  std::string ToString() const;  // "conv_panels lanes=8 vectors=2", without inputs
 };
 
 class VectorBuilder;  // explicit vector code without LLVM headers: kernels/vector_builder.h
@@ -60,15 +61,20 @@ class VectorCode {
   virtual absl::Status Emit(VectorBuilder& b) const = 0;
   // The plan as plan_text.h has it.
   virtual std::string Text(const SymbolTable& symbols) const = 0;
+};
+
+// That of a candidate, whose dims are those of a copy of the graph's table until it is chosen.
+class CandidateCode : public VectorCode {
+ public:
   // The same with other dims: those of another symbol table.
-  virtual std::shared_ptr<const VectorCode> WithDims(const DimMap& map) const = 0;
+  virtual std::shared_ptr<const CandidateCode> WithDims(const DimMap& map) const = 0;
 };
 
 struct Kernel;
 
 // Data that all tasks of a kernel read, made by separate tasks before they run, in a workspace.
 struct Preparation {
-  std::shared_ptr<const VectorCode> code;
+  std::shared_ptr<const CandidateCode> code;
   Dim tasks = 1;
   Dim workspace_bytes = 0;
   double cost = 0;  // of the candidate's
@@ -91,7 +97,7 @@ struct Candidate {
   std::vector<bool> packed;  // per node input: consumed through `packs`, not as a buffer
   std::vector<PackSpec> packs;
   // Hand-written kernels only; nests get a plan once they are chosen.
-  std::shared_ptr<const VectorCode> code = nullptr;
+  std::shared_ptr<const CandidateCode> code = nullptr;
   std::optional<Preparation> preparation = std::nullopt;
   // Each range of tasks begins with work that is cheaper to repeat than to share: threads take one
   // range each.

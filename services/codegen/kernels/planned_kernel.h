@@ -25,7 +25,7 @@ struct Planned {
 
 // `kEmit`: absl::Status(VectorBuilder&, const Planned<Plan>&).
 template <typename Plan, auto kEmit>
-class PlannedKernel final : public VectorCode {
+class PlannedKernel final : public CandidateCode {
  public:
   explicit PlannedKernel(Planned<Plan> planned) : planned_(std::move(planned)) {}
 
@@ -33,7 +33,7 @@ class PlannedKernel final : public VectorCode {
   std::string Text(const SymbolTable& symbols) const override {
     return PlanTextOf(planned_.plan, symbols);
   }
-  std::shared_ptr<const VectorCode> WithDims(const DimMap& map) const override {
+  std::shared_ptr<const CandidateCode> WithDims(const DimMap& map) const override {
     Planned<Plan> copy = planned_;
     ForEachDim(copy.plan, [&](Dim& dim) { dim = map(dim); });
     return std::make_shared<const PlannedKernel>(std::move(copy));
@@ -75,7 +75,7 @@ class CandidateBuilder {
 
   // Code for the buffers that the candidate has by now.
   template <auto kEmit, typename Plan>
-  std::shared_ptr<const VectorCode> Code(const Plan& plan) const {
+  std::shared_ptr<const CandidateCode> Code(const Plan& plan) const {
     return std::make_shared<const PlannedKernel<Plan, kEmit>>(
         Planned<Plan>{group_.Detached(), plan, BufferMap(request_.node, candidate_), operands_});
   }

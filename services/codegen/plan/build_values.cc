@@ -202,8 +202,7 @@ absl::StatusOr<int> Builder::PackEntry(const Graph& graph, const Node& node, con
   WeightEntry entry;
   entry.packed = true;
   entry.spec = spec;
-  entry.key = "pack " + spec.transform;
-  for (const auto& [name, value] : spec.params) entry.key += fmt::format(" {}={}", name, value);
+  entry.key = "pack " + spec.ToString();
   for (const int input : spec.inputs) {
     const Value& value = graph.value(node.inputs[static_cast<size_t>(input)]);
     if (value.constant == nullptr)

@@ -16,11 +16,6 @@ class ReadKernel final : public VectorCode {
         "the kernel was read from a text: it has a plan but no code");
   }
   std::string Text(const SymbolTable&) const override { return plan_; }
-  // Only candidates get the dims of another table, and those are never read.
-  std::shared_ptr<const VectorCode> WithDims(const DimMap&) const override {
-    QUENCH_CHECK(false);
-    return nullptr;
-  }
 
  private:
   const std::string plan_;

@@ -1,6 +1,7 @@
 #include "services/codegen/plan/propose.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "common/blobs/digest.h"
 #include "common/ops/op.h"
@@ -87,6 +88,12 @@ Candidate InTable(const Candidate& candidate, const SymbolTable& from, SymbolTab
 std::string CandidateKey(const Node& node, const Candidate& candidate, const SymbolTable& symbols) {
   std::string text = candidate.kernel->name;
   if (candidate.code != nullptr) text += " " + candidate.code->Text(symbols);
+  if (const std::optional<Preparation>& before = candidate.preparation) {
+    text += fmt::format(" after {} tasks, {} bytes, {}", symbols.ToString(before->tasks),
+                        symbols.ToString(before->workspace_bytes), before->code->Text(symbols));
+  }
+  for (const PackSpec& pack : candidate.packs)
+    text += fmt::format(" pack {} of {}", pack.ToString(), fmt::join(pack.inputs, " "));
   for (const Layout& layout : candidate.inputs) text += " " + layout.ToString();
   text += " ->";
   for (const Layout& layout : candidate.outputs) text += " " + layout.ToString();

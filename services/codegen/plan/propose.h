@@ -23,8 +23,8 @@ struct Proposals {
 // A candidate as its graph's own table has it.
 Candidate InTable(const Candidate& candidate, const SymbolTable& from, SymbolTable& to);
 
-// A candidate for a node of a graph: kernel, plan and layouts, as a hash of their text. Equal in all
-// compilations of the model.
+// A candidate for a node of a graph: kernel, plan, preparation, packs and layouts, as a hash of their text.
+// Equal in all compilations of the model.
 std::string CandidateKey(const Node& node, const Candidate& candidate, const SymbolTable& symbols);
 
 // Proposes for the nodes of one variant, whose graphs (bodies included) share a table of symbols. Changes

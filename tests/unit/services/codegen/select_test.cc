@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 #include <random>
 
@@ -66,6 +67,42 @@ std::vector<std::vector<Candidate>> CandidatesOf(const Graph& graph, const Targe
   Proposer proposer(target, options);
   for (const Node& node : graph.nodes) all.push_back(proposer.Of(graph, node).candidates);
   return all;
+}
+
+// Measured choices are kept by these keys.
+TEST(CandidateKeys, TellPreparationsAndPacksApart) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {1, 32, 8, 8}));
+  graph.outputs = {Node1(graph, "Conv", {x, graph.AddConstant("w", Values({64, 32, 3, 3}, 5))},
+                         {{"pads", Ints{1, 1, 1, 1}}})};
+  Infer(graph);
+  const Target target = ResolveTarget("x86-64-v3").value()[0];
+  const CompileOptions options;
+  Proposer proposer(target, options);
+  const Proposals proposals = proposer.Of(graph, graph.nodes[0]);
+  int prepared = 0, packed = 0;
+  for (const Candidate& candidate : proposals.candidates) {
+    SCOPED_TRACE(candidate.reason);
+    const auto key_after = [&](const std::function<void(Candidate&)>& change) {
+      Candidate other = candidate;
+      change(other);
+      return CandidateKey(graph.nodes[0], other, *proposals.symbols);
+    };
+    const std::string key = key_after([](Candidate&) {});
+    if (candidate.preparation) {
+      ++prepared;
+      EXPECT_NE(key_after([](Candidate& other) { other.preparation.reset(); }), key);
+      EXPECT_NE(key_after([](Candidate& other) { other.preparation->workspace_bytes = 1; }), key);
+    }
+    if (candidate.packs.empty()) continue;
+    ++packed;
+    EXPECT_NE(key_after([](Candidate& other) { other.packs[0].params["lanes"] += 1; }), key);
+    EXPECT_NE(key_after([](Candidate& other) { other.packs[0].transform += "_other"; }), key);
+    EXPECT_NE(key_after([](Candidate& other) { other.packs[0].inputs = {0}; }), key);
+    EXPECT_NE(key_after([](Candidate& other) { other.packs.pop_back(); }), key);
+  }
+  EXPECT_GT(prepared, 0);
+  EXPECT_GT(packed, 1);
 }
 
 TEST(LayoutProblem, NoOtherCombinationIsCheaper) {
