@@ -236,7 +236,8 @@ std::optional<ByteProducts> ReadComputedBytes(const KernelRequest& request, cons
   return ByteProducts{root, ByteForm(products)};
 }
 
-std::optional<ByteProducts> MatricesOf(const KernelRequest& request, const ByteProducts& products) {
+std::optional<ByteProducts> MatricesOf(const KernelRequest& request, const ByteProducts& products,
+                                       DataType w_type) {
   const MatrixUnit& unit = request.target.matrices;
   ByteProducts matrices = products;
   ByteRoot& root = matrices.root;
@@ -245,6 +246,9 @@ std::optional<ByteProducts> MatricesOf(const KernelRequest& request, const ByteP
       !root.twice->empty()) {
     return std::nullopt;
   }
+  // Only picks hold all differences from a zero point.
+  const bool centred = w_type == DataType::kI8 && root.w_zero == 0;
+  if (!centred && products.form.As<PickedForm>() != nullptr) return std::nullopt;
   root.x.flip = false;
   matrices.form = MatrixForm(is_signed ? MatrixProducts::kSigned : MatrixProducts::kUnsigned);
   return matrices;

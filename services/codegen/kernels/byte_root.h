@@ -59,7 +59,8 @@ std::optional<ByteProducts> ReadByteRoot(const KernelRequest& request, int chann
 // The same for a right side that is computed: the form is a ByteForm.
 std::optional<ByteProducts> ReadComputedBytes(const KernelRequest& request, const Group& group);
 // The same products in matrix registers, where the target has them and they hold these operands.
-std::optional<ByteProducts> MatricesOf(const KernelRequest& request, const ByteProducts& products);
+std::optional<ByteProducts> MatricesOf(const KernelRequest& request, const ByteProducts& products,
+                                       DataType w_type);
 // The form and its operands, for reports: "u8 by pairs, ", or nothing for f32.
 std::string DescribeForm(const std::optional<ByteRoot>& bytes, const Form& form);
 

@@ -364,7 +364,8 @@ bool LayoutsAgree(const Group& group, const ConvPlan& plan) {
 std::optional<ConvRoot> WithMatrices(const KernelRequest& request, const ConvRoot& conv) {
   ConvRoot matrices = conv;
   if (conv.shape.bytes) {
-    std::optional<ByteProducts> products = MatricesOf(request, {*conv.shape.bytes, conv.form});
+    std::optional<ByteProducts> products =
+        MatricesOf(request, {*conv.shape.bytes, conv.form}, conv.w_type());
     if (!products) return std::nullopt;
     matrices.shape.bytes = std::move(products->root);
     matrices.form = products->form;

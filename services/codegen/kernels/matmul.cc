@@ -408,7 +408,8 @@ bool WithMatrices(const KernelRequest& request, MatMulRoot& product) {
   MatMulShape& shape = product.shape;
   if (!shape.constant_b || shape.a_transposed || shape.alpha != 1) return false;
   if (shape.bytes) {
-    std::optional<ByteProducts> products = MatricesOf(request, {*shape.bytes, product.form});
+    std::optional<ByteProducts> products =
+        MatricesOf(request, {*shape.bytes, product.form}, shape.b_type);
     if (!products) return false;
     shape.bytes = std::move(products->root);
     product.form = products->form;

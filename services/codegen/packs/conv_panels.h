@@ -27,10 +27,7 @@ absl::StatusOr<int64_t> ConvPanels(const Request& request, int64_t unit, const P
   const int64_t taps =
       request.source().rank() == 4 ? request.dim(2) * request.dim(3) : request.dim(2);
   const int64_t blocks = CeilDiv(ic * merged, block * unit);
-  const int64_t vectors = request.Param("all", CeilDiv(oc * merged, lanes));
-  if (vectors * lanes < oc * merged)
-    return Internal("pack `{}`: {} vectors do not hold {} channels", request.transform(), vectors,
-                    oc * merged);
+  QUENCH_ASSIGN_OR_RETURN(const int64_t vectors, request.Vectors(oc * merged, lanes));
   const int64_t all = groups / merged;
   if (groups % merged != 0 || request.dim(0) % groups != 0)
     return Internal("pack `{}`: groups do not divide", request.transform());

@@ -11,12 +11,12 @@ namespace quench::codegen {
 
 inline constexpr int64_t kUnit = 4;  // bytes of a word
 
-// Panels of a product's weights, [k, n] of i8: calls place(element, target element) for each; the number
-// of target elements.
+// Panels of a product's weights, [k, n] of i8, of `all` vectors where padding has vectors of its own:
+// calls place(element, target element) for each; the number of target elements.
 template <typename Place>
-int64_t GemmPanelsBytes(const Request& request, const Place& place) {
+absl::StatusOr<int64_t> GemmPanelsBytes(const Request& request, const Place& place) {
   const int64_t k = request.dim(0), n = request.dim(1), lanes = request.Param("lanes", 1);
-  const int64_t vectors = CeilDiv(n, lanes);
+  QUENCH_ASSIGN_OR_RETURN(const int64_t vectors, request.Vectors(n, lanes));
   const PanelSplit panels = SplitIntoPanels(vectors, request.Param("vectors"));
   if constexpr (!std::is_same_v<Place, std::nullptr_t>) {
     size_t at = 0;

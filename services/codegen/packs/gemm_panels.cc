@@ -14,10 +14,8 @@ absl::StatusOr<Packed> GemmPanels(const Request& request, int64_t unit) {
                 n = request.dim(rank - (transposed ? 2 : 1));
   const int64_t lanes = request.Param("lanes");
   const int64_t batch = k * n == 0 ? 0 : request.source().size() / (k * n);
-  const int64_t vectors = request.Param("all", CeilDiv(n, lanes)), words = CeilDiv(k, unit);
-  if (vectors * lanes < n)
-    return Internal("pack `{}`: {} vectors do not hold {} columns", request.transform(), vectors,
-                    n);
+  QUENCH_ASSIGN_OR_RETURN(const int64_t vectors, request.Vectors(n, lanes));
+  const int64_t words = CeilDiv(k, unit);
   const PanelSplit panels = SplitIntoPanels(vectors, request.Param("vectors"));
   const auto each = [=](const auto& visit) {  // visit(target, source) for every weight
     size_t at = 0;

@@ -21,10 +21,11 @@ Packed Picked(const PickedPanels& panels, std::span<const int16_t> weights) {
 absl::StatusOr<Packed> PackGemmPanelsPicked(const Request& request) {
   QUENCH_RETURN_IF_ERROR(request.CheckSource(2, 2, DataType::kI8));
   QUENCH_RETURN_IF_ERROR(request.CheckPositive({"lanes", "vectors", "run", "most"}));
-  std::vector<int16_t> weights(static_cast<size_t>(GemmPanelsBytes(request, nullptr)));
+  QUENCH_ASSIGN_OR_RETURN(const int64_t size, GemmPanelsBytes(request, nullptr));
+  std::vector<int16_t> weights(static_cast<size_t>(size));
   GemmPanelsBytes(request, [&](size_t from, size_t to) {
     weights[to] = static_cast<int16_t>(request.source().IntAt(static_cast<int64_t>(from)));
-  });
+  }).IgnoreError();
   PickedPanels panels;
   panels.lanes = request.Param("lanes");
   panels.split = SplitIntoPanels(CeilDiv(request.dim(1), panels.lanes), request.Param("vectors"));

@@ -64,6 +64,12 @@ class Request {
     }
     return absl::OkStatus();
   }
+  // Vectors that hold n columns, and those of padding.
+  absl::StatusOr<int64_t> Vectors(int64_t n, int64_t lanes) const {
+    const int64_t vectors = Param("all", CeilDiv(n, lanes));
+    if (vectors * lanes >= n) return vectors;
+    return Internal("pack `{}`: {} vectors do not hold {} columns", spec_.transform, vectors, n);
+  }
   const std::string& transform() const { return spec_.transform; }
 
  private:

@@ -53,7 +53,6 @@ class ProblemCode final : public VectorCode {
     return absl::OkStatus();
   }
   std::string Text(const SymbolTable&) const override { return "{}"; }
-  std::shared_ptr<const VectorCode> WithDims(const DimMap&) const override { return nullptr; }
 
  private:
   const Problem p_;

@@ -1,0 +1,201 @@
+// Layers in matrix registers, or in matrices in memory where this CPU has none: the numbers of the interpreter.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/ops/evaluate.h"
+#include "services/codegen/targets/host_cpu.h"
+#include "services/codegen/targets/resolve.h"
+#include "tests/unit/services/codegen/byte_layers.h"
+#include "tests/unit/services/codegen/compile_support.h"
+#include "tests/unit/services/codegen/half_layers.h"
+
+namespace quench::codegen::matrix_layers_test {
+namespace {
+
+// Targets with matrices that run here: vectors of 4, 8 and 16 floats, and registers.
+std::vector<std::string> Targets() {
+  std::vector<std::string> targets;
+#if defined(__x86_64__)
+  for (const char* cpu : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
+    targets.push_back(
+        fmt::format("llvm -mtriple=x86_64-linux-gnu -mcpu={} -emulate-matrices", cpu));
+  }
+  targets.push_back("x86-64-v4-amx");
+#else
+  targets.push_back("llvm -emulate-matrices");
+#endif
+  std::erase_if(targets, [](const std::string& target) {
+    return !ThisCpuFeatures().Has(ResolveTarget(target).value()[0].required_features);
+  });
+  return targets;
+}
+
+bool InMatrices(const CompileReport& report) {
+  return std::ranges::any_of(report.kernels, [](const KernelReport& kernel) {
+    return kernel.reason.find("matrices of") != std::string::npos;
+  });
+}
+
+// Compiles the graph for each target, and compares each run with `expected`: relative to the largest, 0 for bits.
+void ExpectOnAllTargets(const Graph& graph, const std::vector<Tensor>& inputs,
+                        const std::vector<Tensor>& expected, double tolerance) {
+  for (const std::string& target : Targets()) {
+    CompileOptions options;
+    options.target = target;
+    const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
+    ASSERT_TRUE(compiled.ok()) << target << ": " << compiled.status();
+    // Where registers are real, other forms may be faster.
+    if (target != "x86-64-v4-amx") {
+      EXPECT_TRUE(InMatrices(compiled->report))
+          << target << ": " << compiled->report.kernels.back().reason;
+    }
+    ForEachRun(*compiled, inputs, [&](const std::vector<Tensor>& outputs, const std::string& run) {
+      for (size_t i = 0; i < expected.size(); ++i)
+        EXPECT_LE(RelativeError(outputs[i], expected[i]), tolerance) << target << ", " << run;
+    });
+  }
+}
+
+using Ints = std::vector<int64_t>;
+
+// Shapes that tiles, panels, bands and blocks of channels tell apart.
+std::vector<HalfLayer> Layers() {
+  const Ints padded = {1, 1, 1, 1};
+  return {
+      {"49 pixels", "conv", {1, 64, 7, 7}, {96, 64, 1, 1}, {}},
+      {"one pixel", "conv", {1, 64, 1, 1}, {64, 64, 1, 1}, {}},
+      {"two rows of seven", "conv", {1, 64, 7, 7}, {64, 64, 3, 3}, {{"pads", padded}}},
+      {"strided pixels",
+       "conv",
+       {1, 96, 14, 14},
+       {64, 96, 1, 1},
+       {{"strides", Ints{2, 2}}},
+       "Conv",
+       true,
+       true},
+      {"few channels", "conv", {1, 24, 9, 33}, {20, 24, 1, 1}, {}, "Conv", true, true},
+      {"first layer",
+       "conv",
+       {2, 3, 35, 30},
+       {40, 3, 7, 7},
+       {{"pads", Ints{3, 3, 3, 3}}, {"strides", Ints{2, 2}}}},
+      {"bands", "conv", {1, 32, 60, 50}, {32, 32, 3, 3}, {{"pads", padded}}, "Conv", true, true},
+      {"dilated", "conv", {1, 40, 12, 40}, {64, 40, 3, 3}, {{"dilations", Ints{2, 2}}}},
+      {"wide taps", "conv", {1, 32, 4, 60}, {32, 32, 1, 7}, {}},
+      {"two images", "conv", {2, 32, 6, 50}, {48, 32, 3, 3}, {{"pads", padded}}},
+      {"33 rows", "matmul", {33, 96}, {96, 200}, {}, "MatMul", false, true},
+      {"one row", "matmul", {1, 768}, {768, 100}, {}, "MatMul", false},
+      {"17 rows, short", "matmul", {17, 8}, {8, 16}, {}, "MatMul", false},
+      {"steps of 12", "matmul", {40, 48}, {48, 33}, {}, "MatMul", false, true},
+      {"gemm", "matmul", {20, 64}, {70, 64}, {{"transB", int64_t{1}}}, "Gemm"},
+  };
+}
+
+TEST(MatrixLayers, HalvesHaveTheInterpretersNumbers) {
+  for (const HalfLayer& layer : Layers()) {
+    SCOPED_TRACE(layer.name);
+    const Graph graph = HalfGraph(layer, DataType::kBF16);
+    const std::vector<Tensor> inputs = RandomInputs(InputsOf(graph), 3).value();
+    ExpectOnAllTargets(graph, inputs, ops::Evaluate(graph, inputs).value(),
+                       3 * HalfEpsilon(DataType::kBF16));
+  }
+}
+
+// A wrong weight, channel or pixel would not show in sums that round.
+TEST(MatrixLayers, WholeNumbersAreExact) {
+  for (const DataType type : {DataType::kBF16, DataType::kF16}) {
+    for (const HalfLayer& layer : Layers()) {
+      if (type == DataType::kF16 && layer.op == "Conv") continue;
+      SCOPED_TRACE(layer.name);
+      Graph graph = HalfGraph(layer, type);
+      for (Value& value : graph.values) {
+        if (value.constant == nullptr) continue;
+        std::vector<float> weights;
+        for (int64_t i = 0; i < value.constant->tensor.size(); ++i)
+          weights.push_back(i % 61 == 0 ? 1.0F : 0.0F);
+        value.constant = std::make_shared<const Constant>(
+            Constant{Tensor::Floats(type, value.constant->tensor.dims(), weights), "", {}});
+      }
+      std::vector<Tensor> inputs = RandomInputs(InputsOf(graph), 3).value();
+      for (Tensor& input : inputs) {
+        std::vector<float> values;
+        for (int64_t i = 0; i < input.size(); ++i)
+          values.push_back(static_cast<float>((i * 7 + i / 5) % 4));
+        input = Tensor::Floats(type, input.dims(), values);
+      }
+      if (type == DataType::kF16) {
+        // No CPU here has registers for f16.
+        CompileOptions options;
+        options.target = Targets()[0];
+        options.half_sums = false;
+        const Compiled compiled = CompileGraph(graph, options).value();
+        EXPECT_TRUE(InMatrices(compiled.report));
+        const auto actual = Artifact::Open(compiled.library()).value()->Run(inputs).value();
+        EXPECT_EQ(RelativeError(actual[0], ops::Evaluate(graph, inputs).value()[0]), 0);
+        continue;
+      }
+      ExpectOnAllTargets(graph, inputs, ops::Evaluate(graph, inputs).value(), 0);
+    }
+  }
+}
+
+// Widths, rows and batches that are known only at run time, less and more than a tile.
+TEST(MatrixLayers, SizesOfTheRun) {
+  Graph graph;
+  const Dim size = Dim::OfSymbol(graph.symbols->AddInput("size", {0, 2}, {1, 100}));
+  const DataType type = DataType::kBF16;
+  const ValueId x = graph.AddInput("x", Type::Tensor(type, {1, 32, size, size}));
+  const ValueId rows = graph.AddInput("rows", Type::Tensor(type, {size, 64}));
+  const std::vector<int64_t> pads(4, 1);
+  const ValueId y =
+      Node1(graph, "Conv", {x, graph.AddConstant("w", HalfValues(type, {40, 32, 3, 3}, 5))},
+            {{"pads", pads}});
+  const ValueId z =
+      Node1(graph, "Conv", {y, graph.AddConstant("v", HalfValues(type, {32, 40, 1, 1}, 7))});
+  const ValueId product =
+      Node1(graph, "MatMul", {rows, graph.AddConstant("m", HalfValues(type, {64, 48}, 9))});
+  graph.outputs = {z, product};
+  Infer(graph);
+  for (const std::string& target : Targets()) {
+    CompileOptions options;
+    options.target = target;
+    const Compiled compiled = CompileGraph(graph, options).value();
+    EXPECT_TRUE(InMatrices(compiled.report)) << target;
+    for (const int64_t n : {1, 2, 7, 15, 16, 17, 31, 32, 33, 50}) {
+      const std::vector<Tensor> inputs = {HalfValues(type, {1, 32, n, n}, 3),
+                                          HalfValues(type, {n, 64}, 4)};
+      const std::vector<Tensor> expected = ops::Evaluate(graph, inputs).value();
+      ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& outputs, const std::string& run) {
+        for (size_t i = 0; i < expected.size(); ++i) {
+          EXPECT_LE(RelativeError(outputs[i], expected[i]), 3 * HalfEpsilon(type))
+              << target << ", size " << n << ", " << run << ", output " << i;
+        }
+      });
+    }
+  }
+}
+
+class MatrixByteLayers : public ::testing::TestWithParam<ByteLayer> {};
+
+TEST_P(MatrixByteLayers, HaveTheIntegersBits) {
+  const Graph graph = ByteGraph(GetParam());
+  const std::vector<Tensor> inputs = ByteInputs(graph);
+  const std::vector<Tensor> expected = ops::Evaluate(InIntegers(graph), inputs).value();
+  for (const std::string& target : Targets()) {
+    CompileOptions options;
+    options.target = target;
+    const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
+    ASSERT_TRUE(compiled.ok()) << target << ": " << compiled.status();
+    ForEachRun(*compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
+      EXPECT_EQ(RelativeError(actual[0], expected[0]), 0) << target << ", " << run;
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, MatrixByteLayers, ::testing::ValuesIn(ByteLayers()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace quench::codegen::matrix_layers_test
