@@ -5,21 +5,21 @@
 namespace quench::codegen {
 namespace {
 
-// Two loads, two multiply-adds of latency four a cycle: true of every core we tile for, or near
-// enough to rank tiles.
 double CyclesPerStep(const Target& target, double operations, int pixels, int vectors) {
-  const double fma = pixels * vectors / 2.0 * (target.fma ? 1 : 2) * operations;
-  const double loads = (target.multiply_by_lane ? pixels / 4.0 + vectors : pixels + vectors) / 2.0;
-  // Loads that miss the nearest cache cost a little even under the multiply-adds; weights most.
-  return std::max({fma, loads, 4.0}) + 0.05 * pixels + 0.11 * vectors;
+  const CoreCosts& costs = target.costs;
+  const double fma = pixels * vectors / costs.multiply_adds * (target.fma ? 1 : 2) * operations;
+  const double loads =
+      (target.multiply_by_lane ? pixels / 4.0 + vectors : pixels + vectors) / costs.loads;
+  return std::max({fma, loads, costs.latency}) + costs.pixel_load * pixels +
+         costs.vector_load * vectors;
 }
 
 double TileCycles(const Target& target, const TileProblem& problem, int64_t pixels,
                   int64_t vectors) {
   const double body = CyclesPerStep(target, problem.operations, static_cast<int>(pixels),
                                     static_cast<int>(vectors));
-  return body * static_cast<double>(problem.steps) + 16 +
-         1.5 * static_cast<double>(pixels * vectors);
+  return body * static_cast<double>(problem.steps) + target.costs.tile_start +
+         target.costs.sum_end * static_cast<double>(pixels * vectors);
 }
 
 // Sum over the big and small parts of three axes.

@@ -296,9 +296,8 @@ double Cost(const KernelRequest& request, const Group& group, const ConvPlan& pl
   const double n = TypicalSize(symbols, s.n);
   const double out = TypicalSize(symbols, s.out_h) * TypicalSize(symbols, s.out_w);
   const double in = TypicalSize(symbols, s.h) * TypicalSize(symbols, s.w);
-  // The tile's cycles do two multiply-adds of `lanes`: 4 * lanes flops; gflops is a thousand flops
-  // a microsecond.
-  const double per_cycle = 4.0 * plan.lanes / (request.target.gflops * 1e3);
+  // gflops is a thousand flops a microsecond.
+  const double per_cycle = request.target.FlopsPerCycle(plan.lanes) / (request.target.gflops * 1e3);
   const double pixels =
       s.out_w.is_static() ? 1 : out / (s.out_h.is_static() ? TypicalSize(symbols, s.out_h) : 1);
   double micros = plan.tile.cycles * static_cast<double>(plan.groups) * n * pixels * per_cycle;

@@ -253,8 +253,8 @@ double MatMulCost(const KernelRequest& request, const MatMulPlan& plan, DataType
   const double batch = TypicalSize(symbols, s.batch), m = TypicalSize(symbols, s.m);
   const double k = TypicalSize(symbols, plan.words), n = TypicalSize(symbols, s.n);
   const double cycles = plan.tile.cycles * (s.m.is_static() ? 1 : m);
-  // The tile's cycles do two multiply-adds of `lanes`: 4 * lanes flops.
-  const double micros = batch * cycles * 4 * plan.lanes / (request.target.gflops * 1e3);
+  const double micros =
+      batch * cycles * request.target.FlopsPerCycle(plan.lanes) / (request.target.gflops * 1e3);
   const double packing = s.constant_b ? 0 : batch * k * n * 8 / (request.target.gbytes * 4e3);
   const double result = DataTypeBits(type) / 8.0;
   const auto word = [&](DataType element) {

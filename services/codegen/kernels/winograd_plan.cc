@@ -164,8 +164,7 @@ double WinogradCost(const KernelRequest& request, const WinogradPlan& plan) {
   const double n = TypicalSize(symbols, s.n);
   const double tiles = TypicalSize(symbols, plan.axis.total);
   const auto points = static_cast<double>(plan.points());
-  // As direct convolution's: two multiply-adds of `lanes` a cycle.
-  const double per_cycle = 4.0 * plan.lanes / (request.target.gflops * 1e3);
+  const double per_cycle = request.target.FlopsPerCycle(plan.lanes) / (request.target.gflops * 1e3);
   const double products = points * plan.tile.cycles * (plan.axis.total.is_static() ? 1 : tiles);
   // Loads, arithmetic and stores of both passes, a vector of a patch; measured on Zen 3.
   const double transforms =

@@ -276,6 +276,12 @@ void UseCaches(const std::string& cpu, Target& target) {
   }
 }
 
+void UseCosts(Target& target) {
+  target.costs = CostsOf(target.cpu);
+  if (target.costs.gflops > 0) target.gflops = target.costs.gflops;
+  if (target.costs.gbytes > 0) target.gbytes = target.costs.gbytes;
+}
+
 std::string NameOf(const TargetSpec& spec, const Architecture& row) {
   std::string name = spec.mcpu.empty() ? row.name : spec.mcpu;
   for (const std::string& feature : spec.mattr) name += feature;
@@ -344,6 +350,7 @@ absl::StatusOr<Derived> DeriveTarget(const TargetSpec& spec, const std::string& 
   derived.target.cpu = spec.mcpu.empty() ? row.default_cpu : spec.mcpu;
   derived.target.name = name.empty() ? NameOf(spec, row) : name;
   UseCaches(derived.target.cpu, derived.target);
+  UseCosts(derived.target);
   for (const std::string& feature : spec.mattr) {
     if (known.count(feature.substr(1)) == 0) derived.unused.push_back(feature);
   }

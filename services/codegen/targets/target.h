@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "services/codegen/targets/core_costs.h"
 #include "services/codegen/targets/cpu_features.h"
 
 namespace quench::codegen {
@@ -42,6 +43,7 @@ struct Target {
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
   double gflops = 50;  // fp32 peak of one core, for the cost model
   double gbytes = 10;  // memory bandwidth of one core, for the cost model
+  CoreCosts costs = CostsOf("");
   // fp32 micro-kernel tile: rows (pixels) x vectors, with rows * vectors accumulators.
   int tile_rows = 6, tile_vectors = 2;
   CpuFeatures required_features;  // the runtime checks them before it picks a variant
@@ -65,6 +67,8 @@ struct Target {
   // Lanes of the panels of weights that all variants of a library read; 0 where it has one variant.
   int64_t panel_lanes = 0;
   int f32_lanes() const { return vector_bits / 32; }
+  // Floating-point operations of a core in a cycle at its peak, in vectors of `lanes`.
+  double FlopsPerCycle(int lanes) const { return 2 * costs.multiply_adds * lanes; }
 };
 
 }  // namespace quench::codegen
