@@ -1,24 +1,26 @@
 // How close the micro-kernel comes to this machine's multiply-add peak, layer by layer.
 //
-//   bench_kernels [substring of a layer's name] [target variant]
+//   bench_kernels [--all] [substring of a layer's name] [target...]
+//   bench_kernels --tiles [target]
 //
-// Every repeat of a layer is interleaved with a loop of independent multiply-adds, so that clock
-// changes and busy neighbours meet both; minima are compared. Data is warm where it fits a cache.
+// Every repeat of a layer follows a loop of independent multiply-adds, so that clock changes and
+// busy neighbours meet both; the share is the median of their ratios, the time the least. Data is
+// warm where it fits a cache. --all adds the plans that a tuned compilation would try; plans of
+// several targets take turns. --tiles measures tiles instead, for fit_costs.py.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <ctime>
-#include <random>
+#include <deque>
 
-#include "services/codegen/forms/vector_builder.h"
+#include "bench/kernels/tiles.h"
+#include "bench/kernels/timing.h"
+#include "common/base/status.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/targets/resolve.h"
-#include "tests/support/kernel_runner.h"
 
 namespace quench::codegen {
 namespace {
-
-constexpr int64_t kPeakSteps = 20000;
 
 struct Layer {
   std::string name;
@@ -54,138 +56,133 @@ std::vector<Layer> Layers() {
           Conv(64, 64, 56, 3),         Conv(128, 128, 28, 3),         Conv(256, 256, 14, 3),
           Conv(512, 512, 7, 3),        Conv(128, 128, 56, 3, 2),      Conv(1024, 2048, 14, 1, 2),
           Conv(96, 96, 112, 3, 1, 96), Conv(192, 192, 28, 3, 1, 192), Conv(960, 960, 7, 3, 1, 960),
+          Conv(96, 24, 56, 1),         Conv(24, 144, 56, 1),          Conv(192, 32, 28, 1),
+          Conv(32, 192, 28, 1),        Conv(384, 64, 14, 1),          Conv(64, 384, 14, 1),
+          Conv(576, 96, 14, 1),        Conv(96, 576, 14, 1),          Conv(960, 160, 7, 1),
+          Conv(160, 960, 7, 1),        Conv(960, 320, 7, 1),          Conv(320, 1280, 7, 1),
           MatMul(128, 768, 3072),      MatMul(128, 3072, 768),        MatMul(1, 4096, 1000)};
 }
 
-// CPU time of this thread: a busy machine preempts long runs.
-double Now() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-double Seconds(const std::function<void()>& work) {
-  const double start = Now();
-  work();
-  return Now() - start;
-}
-
-// A kernel of nothing but independent multiply-adds.
-class PeakCode final : public CandidateCode {
- public:
-  explicit PeakCode(int lanes) : lanes_(lanes) {}
-  absl::Status Emit(VectorBuilder& b) const override {
-    std::vector<VecVar> sums;
-    for (int i = 0; i < 12; ++i) sums.push_back(b.Variable(b.F(i, lanes_)));
-    const Vec x = b.Load(b.Buffer(0), lanes_);
-    b.For(b.I(0), b.I(kPeakSteps), 1, [&](Int) {
-      for (const VecVar& sum : sums) sum.Set(b.Fma(x, sum.Get(), x));
-    });
-    for (size_t i = 0; i < sums.size(); ++i) {
-      b.Store(b.Buffer(1) + static_cast<int64_t>(i) * lanes_ * 4, sums[i].Get());
-    }
-    return absl::OkStatus();
-  }
-  std::string Text(const SymbolTable& /*symbols*/) const override { return "peak"; }
-  std::shared_ptr<const CandidateCode> WithDims(const DimMap& /*map*/) const override {
-    return std::make_shared<const PeakCode>(lanes_);
-  }
-
- private:
-  const int lanes_;
+// A plan of a layer, and its times.
+struct Contender {
+  Candidate candidate;
+  std::unique_ptr<KernelRunner> runner;
+  double best = 1e9;           // seconds
+  std::vector<double> shares;  // of the peak, measured right after it
 };
-
-Tensor Random(std::vector<int64_t> dims) {
-  Tensor tensor = Tensor::Zeros(DataType::kF32, std::move(dims));
-  std::mt19937 random(1);
-  std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
-  float* values = reinterpret_cast<float*>(tensor.mutable_bytes());
-  for (int64_t i = 0; i < tensor.size(); ++i) values[i] = uniform(random);
-  return tensor;
-}
-
-Type TypeOf(const std::vector<int64_t>& dims) {
-  return Type::Tensor(DataType::kF32, std::vector<Dim>(dims.begin(), dims.end()));
-}
 
 class Bench {
  public:
-  explicit Bench(const Target& target) : target_(target) {}
+  Bench(std::vector<Target> targets, int opt_level)
+      : targets_(std::move(targets)), opt_level_(opt_level) {}
 
   absl::Status Start() {
-    const ValueId x = graph_.AddInput("x", TypeOf({64}));
-    const NodeId node = graph_.AddNode("Peak", "peak", {x});
-    graph_.value(graph_.node(node).outputs[0]).type = TypeOf({12 * 64});
-    Candidate candidate;
-    candidate.kernel = &peak_;
-    candidate.inputs = {Layout{}};
-    candidate.outputs = {Layout{}};
-    candidate.packed = {false};
-    candidate.code = std::make_shared<const PeakCode>(target_.f32_lanes());
-    const KernelRequest request{
-        graph_, graph_.nodes[0], target_, {.opt_level = 3}, *graph_.symbols};
-    auto runner = KernelRunner::Create(request, candidate);
-    if (!runner.ok()) return runner.status();
-    peak_runner_ = *std::move(runner);
-    return peak_runner_->Prepare({{x, Tensor::Zeros(DataType::kF32, {64})}}, {});
+    QUENCH_ASSIGN_OR_RETURN(peak_, MultiplyAdds::Create(targets_[0], 12));
+    return absl::OkStatus();
   }
 
+  // Plans take turns, so that busy neighbours meet all of them.
   absl::Status Run(const Layer& layer) {
-    Graph graph;
+    QUENCH_ASSIGN_OR_RETURN(std::vector<Contender> contenders, ContendersFor(layer));
+    double spent = 0;
+    const double seconds = 0.3 * static_cast<double>(contenders.size());
+    for (int i = 0; i < 9 || spent < seconds; ++i) {
+      for (Contender& each : contenders) {
+        const double peak = Seconds([&] { peak_->Call(); });
+        const double taken = Seconds([&] { each.runner->Call(); });
+        spent += peak + taken;
+        each.best = std::min(each.best, taken);
+        each.shares.push_back(layer.flops / taken / (PeakFlops() / peak));
+      }
+    }
+    for (Contender& each : contenders) Report(layer, each);
+    return absl::OkStatus();
+  }
+
+ private:
+  double PeakFlops() const { return 2.0 * targets_[0].f32_lanes() * peak_->count(); }
+
+  absl::StatusOr<std::vector<Contender>> ContendersFor(const Layer& layer) {
+    Graph& graph = graphs_.emplace_back();
     const ValueId x = graph.AddInput("x", TypeOf(layer.x));
     const ValueId w = graph.AddConstant("w", Random(layer.w));
     const NodeId node = graph.AddNode(layer.op, "layer", {x, w}, 1, layer.attributes);
     graph.value(graph.node(node).outputs[0]).type = TypeOf(layer.y);
-    const KernelRequest request{graph, graph.nodes[0], target_, {.opt_level = 3}, *graph.symbols};
-    for (const Kernel* kernel : AllKernels()) {
-      if (kernel->name == "scheduled" || kernel->name == "reference") continue;
-      std::vector<Candidate> candidates;
-      Propose(*kernel, request, candidates);
-      for (const Candidate& candidate : candidates) {
-        auto runner = KernelRunner::Create(request, candidate);
-        if (!runner.ok()) return runner.status();
-        const absl::Status prepared = (*runner)->Prepare({{x, Random(layer.x)}}, {});
-        if (!prepared.ok()) return prepared;
-        Report(layer, **runner, candidate);
+    std::vector<Contender> contenders;
+    for (const Target& target : targets_) {
+      const KernelRequest request{
+          graph, graph.nodes[0], target, {.opt_level = opt_level_}, *graph.symbols};
+      for (const Kernel* kernel : AllKernels()) {
+        if (kernel->name == "scheduled" || kernel->name == "reference") continue;
+        std::vector<Candidate> candidates;
+        Propose(*kernel, request, candidates);
+        for (const Candidate& candidate : candidates) {
+          auto runner = KernelRunner::Create(request, candidate);
+          if (!runner.ok()) return runner.status();
+          QUENCH_RETURN_IF_ERROR((*runner)->Prepare({{x, Random(layer.x)}}, {}));
+          contenders.push_back({candidate, *std::move(runner), 1e9, {}});
+        }
       }
     }
-    return absl::OkStatus();
+    return contenders;
   }
 
- private:
-  void Report(const Layer& layer, KernelRunner& runner, const Candidate& candidate) {
-    double best = 1e9, peak = 1e9;
-    const double end = Now() + 0.3;
-    for (int i = 0; i < 9 || Now() < end; ++i) {
-      best = std::min(best, Seconds([&] { runner.Call(); }));
-      peak = std::min(peak, Seconds([&] { peak_runner_->Call(); }));
-    }
-    const double peak_gflops = 2.0 * 12 * target_.f32_lanes() * kPeakSteps / peak * 1e-9;
-    const double gflops = layer.flops / best * 1e-9;
-    fmt::print("{:28} {:9.1f} us (predicted {:9.1f}) {:7.1f} of {:6.1f} GFLOP/s {:5.1f} %  {}\n",
-               layer.name, best * 1e6, candidate.cost, gflops, peak_gflops,
-               100 * gflops / peak_gflops, candidate.reason);
+  static void Report(const Layer& layer, Contender& each) {
+    const auto median = each.shares.begin() + static_cast<std::ptrdiff_t>(each.shares.size() / 2);
+    std::nth_element(each.shares.begin(), median, each.shares.end());
+    fmt::print("{:28} {:9.1f} us (predicted {:9.1f}) {:7.1f} GFLOP/s {:5.1f} % of peak  {}\n",
+               layer.name, each.best * 1e6, each.candidate.cost, layer.flops / each.best * 1e-9,
+               100 * *median, each.candidate.reason);
     std::fflush(stdout);
   }
 
-  Target target_;
-  Graph graph_;
-  Kernel peak_{"peak", nullptr, nullptr};
-  std::unique_ptr<KernelRunner> peak_runner_;
+  const std::vector<Target> targets_;
+  const int opt_level_;
+  std::unique_ptr<MultiplyAdds> peak_;
+  std::deque<Graph> graphs_;  // which runners refer to
 };
 
-int Main(const std::string& filter, const std::string& variant) {
-  const auto targets = ResolveTarget(variant);
-  if (!targets.ok()) {
-    fmt::print(stderr, "{}\n", targets.status().ToString());
+absl::Status RunLayers(const std::vector<Target>& targets, int opt_level,
+                       const std::string& filter) {
+  Bench bench(targets, opt_level);
+  QUENCH_RETURN_IF_ERROR(bench.Start());
+  for (const Layer& layer : Layers()) {
+    if (layer.name.find(filter) == std::string::npos) continue;
+    QUENCH_RETURN_IF_ERROR(bench.Run(layer));
+  }
+  return absl::OkStatus();
+}
+
+constexpr char kUsage[] =
+    "usage: bench_kernels [--all] [substring of a layer's name] [target...]\n"
+    "       bench_kernels --tiles [target]\n";
+
+int Main(std::vector<std::string> args) {
+  const auto take = [&](const char* flag) {
+    const bool given = !args.empty() && args[0] == flag;
+    if (given) args.erase(args.begin());
+    return given;
+  };
+  const bool tiles = take("--tiles"), all = take("--all");
+  const std::string filter = tiles || args.empty() ? "" : args[0];
+  if (!tiles && !args.empty()) args.erase(args.begin());
+  if ((tiles && args.size() > 1) || filter.rfind("--", 0) == 0) {
+    fmt::print(stderr, "{}", kUsage);
     return 2;
   }
-  Bench bench(targets->back());
-  absl::Status status = bench.Start();
-  for (const Layer& layer : Layers()) {
-    if (status.ok() && layer.name.find(filter) != std::string::npos) status = bench.Run(layer);
+  if (args.empty()) args.emplace_back("host");
+  std::vector<Target> targets;
+  for (const std::string& name : args) {
+    const auto resolved = ResolveTarget(name);
+    if (!resolved.ok()) {
+      fmt::print(stderr, "{}\n{}", MessageOf(resolved.status()), kUsage);
+      return 2;
+    }
+    targets.push_back(resolved->back());
   }
-  if (!status.ok()) fmt::print(stderr, "{}\n", status.ToString());
+  const absl::Status status =
+      tiles ? PrintTiles(targets[0]) : RunLayers(targets, all ? 4 : 3, filter);
+  if (!status.ok()) fmt::print(stderr, "{}\n", MessageOf(status));
   return status.ok() ? 0 : 1;
 }
 
@@ -193,5 +190,5 @@ int Main(const std::string& filter, const std::string& variant) {
 }  // namespace quench::codegen
 
 int main(int argc, char** argv) {
-  return quench::codegen::Main(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "host");
+  return quench::codegen::Main(std::vector<std::string>(argv + 1, argv + argc));
 }
