@@ -2,20 +2,20 @@
 
 namespace quench::codegen {
 
-const CoreCosts& CostsOf(const std::string& cpu) {
-  struct Row {
-    const char* name;
-    CoreCosts costs;
-  };
-  static constexpr Row kRows[] = {
+std::span<const CoreRow> CoreRows() {
+  static constexpr CoreRow kRows[] = {
 #define QUENCH_CORE(name, ...) {name, {__VA_ARGS__}},
 #include "services/codegen/targets/cores.def"
 #undef QUENCH_CORE
   };
-  for (const Row& row : kRows) {
-    if (cpu == row.name) return row.costs;
+  return kRows;
+}
+
+const CoreCosts& CostsOf(const std::string& cpu, std::span<const CoreRow> rows) {
+  for (const CoreRow& row : rows) {
+    if (cpu == row.cpu) return row.costs;
   }
-  return kRows[0].costs;
+  return rows.front().costs;
 }
 
 }  // namespace quench::codegen

@@ -1,6 +1,7 @@
 // Costs of the micro-kernel on a core: cores.def, read.
 #pragma once
 
+#include <span>
 #include <string>
 
 namespace quench::codegen {
@@ -20,7 +21,13 @@ struct CoreCosts {
   friend bool operator==(const CoreCosts&, const CoreCosts&) = default;
 };
 
-// `cpu` is LLVM's name. A CPU that is not in the table has the costs of the first row.
-const CoreCosts& CostsOf(const std::string& cpu);
+struct CoreRow {
+  const char* cpu;  // LLVM's name; "" in the first row
+  CoreCosts costs;
+};
+std::span<const CoreRow> CoreRows();
+
+// `cpu` is LLVM's name. A CPU that no row names has the costs of the first.
+const CoreCosts& CostsOf(const std::string& cpu, std::span<const CoreRow> rows = CoreRows());
 
 }  // namespace quench::codegen
