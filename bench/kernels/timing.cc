@@ -16,7 +16,7 @@ double Now() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-class MultiplyAddsCode final : public VectorCode {
+class MultiplyAddsCode final : public CandidateCode {
  public:
   MultiplyAddsCode(int lanes, int sums) : lanes_(lanes), sums_(sums) {}
   absl::Status Emit(VectorBuilder& b) const override {
@@ -32,7 +32,7 @@ class MultiplyAddsCode final : public VectorCode {
     return absl::OkStatus();
   }
   std::string Text(const SymbolTable& /*symbols*/) const override { return "peak"; }
-  std::shared_ptr<const VectorCode> WithDims(const DimMap& /*map*/) const override {
+  std::shared_ptr<const CandidateCode> WithDims(const DimMap& /*map*/) const override {
     return std::make_shared<const MultiplyAddsCode>(lanes_, sums_);
   }
 
