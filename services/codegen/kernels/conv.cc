@@ -390,11 +390,13 @@ void ProposeConv(const KernelRequest& request, std::vector<Candidate>& candidate
       if (plan && LayoutsAgree(root.group, *plan))
         candidates.push_back(MakeCandidate(request, root.group, *plan));
     };
+    // Where memory decides, matrices leave the core the most time: they come first.
+    for (const bool row_major : {false, true}) {
+      if (matrices) propose(*matrices, matrices->form, row_major);
+    }
     propose(*conv, conv->form, false);
     // Pairs are not gathered.
     propose(*conv, conv->shape.bytes ? conv->form : FloatsOf(request, conv->w_type()), true);
-    if (!matrices) continue;
-    for (const bool row_major : {false, true}) propose(*matrices, matrices->form, row_major);
   }
 }
 

@@ -403,37 +403,41 @@ Candidate MakeCandidate(const KernelRequest& request, const Group& group, const 
   return candidate;
 }
 
-// Puts the product into matrix registers; false where the target has none for it.
-bool WithMatrices(const KernelRequest& request, MatMulRoot& product) {
-  MatMulShape& shape = product.shape;
-  if (!shape.constant_b || shape.a_transposed || shape.alpha != 1) return false;
+// The same product in matrix registers, where the target has them.
+std::optional<MatMulRoot> WithMatrices(const KernelRequest& request, const MatMulRoot& product) {
+  MatMulRoot matrices = product;
+  MatMulShape& shape = matrices.shape;
+  if (!shape.constant_b || shape.a_transposed || shape.alpha != 1) return std::nullopt;
   if (shape.bytes) {
     std::optional<ByteProducts> products =
         MatricesOf(request, {*shape.bytes, product.form}, shape.b_type);
-    if (!products) return false;
+    if (!products) return std::nullopt;
     shape.bytes = std::move(products->root);
-    product.form = products->form;
-    return true;
+    matrices.form = products->form;
+    return matrices;
   }
   const std::optional<MatrixForm> form = MatricesOf(request, shape.a_type, shape.b_type);
-  if (form) product.form = *form;
-  return form.has_value();
+  if (!form) return std::nullopt;
+  matrices.form = *form;
+  return matrices;
 }
 
 void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.options.opt_level < 2) return;
   std::optional<Group> group = ReadGroup(request, -1);
   if (!group) return;
-  std::optional<MatMulRoot> product = ReadMatMul(request, *group);
+  const std::optional<MatMulRoot> product = ReadMatMul(request, *group);
   if (!product) return;
-  const auto propose = [&] {
+  const auto propose = [&](const MatMulRoot& root) {
     for (const PlanVariation& variation : VariationsAt(request.options.opt_level)) {
-      const std::optional<MatMulPlan> plan = PlanMatMul(request, *product, variation);
+      const std::optional<MatMulPlan> plan = PlanMatMul(request, root, variation);
       if (plan) candidates.push_back(MakeCandidate(request, *group, *plan));
     }
   };
-  propose();
-  if (WithMatrices(request, *product)) propose();
+  // Where memory decides, matrices leave the core the most time: they come first.
+  if (const std::optional<MatMulRoot> matrices = WithMatrices(request, *product))
+    propose(*matrices);
+  propose(*product);
 }
 
 }  // namespace
