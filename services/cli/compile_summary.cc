@@ -88,6 +88,7 @@ void PrintCompileSummary(const CompileSummary& summary) {
   if (!summary.runtime.empty()) fmt::print("  runtime  {}\n", summary.runtime);
   if (report.check) fmt::print("  check    {}\n", codegen::CheckText(*report.check));
   PrintTimes(report);
+  if (!summary.hint.empty()) fmt::print("  hint     {}\n", summary.hint);
   PrintUnusedFeatures(report);
   if (summary.quantized) PrintLayers(*summary.quantized);
   PrintKeptFloat32(report);
@@ -110,6 +111,7 @@ nlohmann::json CompileSummaryToJson(const CompileSummary& summary) {
                          {"slow", nlohmann::json::array()}};
   if (!summary.key.empty()) json["key"] = summary.key;
   if (!summary.runtime.empty()) json["runtime"] = summary.runtime;
+  if (!summary.hint.empty()) json["hint"] = summary.hint;
   if (report.check) json["check"] = codegen::CheckText(*report.check);
   for (const codegen::StageTime& stage : report.stages)
     json["cpu_seconds"][stage.stage] = stage.seconds;

@@ -16,6 +16,7 @@ struct CompileSummary {
   std::optional<Quantization> quantized;
   std::string key;      // what opens the library, as a sentence; "" where it is not encrypted
   std::string runtime;  // files of it, and for which system; "" where none were asked for
+  std::string hint;     // PrecisionHint
 };
 
 void PrintCompileSummary(const CompileSummary& summary);

@@ -24,6 +24,7 @@
 #include "services/cli/model_source.h"
 #include "services/cli/module_files.h"
 #include "services/cli/options_file.h"
+#include "services/cli/precision_hint.h"
 #include "services/cli/progress.h"
 #include "services/cli/quantization.h"
 #include "services/cli/remote.h"
@@ -450,7 +451,13 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(context.Check());
   QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
   CompileSummary summary{fmt::format("{}/{}", args.output, LibraryName(args.codegen.emit)),
-                         *made.report, made.quantized, "", ""};
+                         *made.report,
+                         made.quantized,
+                         "",
+                         "",
+                         ""};
+  const auto variants = codegen::ResolveTarget(args.codegen.target, args.codegen.caller);
+  if (variants.ok()) summary.hint = PrecisionHint(variants->back(), *made.report);
   if (encryption) {
     summary.key = encryption->password ? args.output + "/modelKey.bin (protected by the password)"
                                        : "the identity of " + args.encryption->recipient;

@@ -170,7 +170,7 @@ class VectorBuilder {
   virtual Vec ToF32(Vec value) = 0;  // of integers
   // `first` + the four bits of i32 from bit 4 * place on; `place` is 0 to 7, `first` -15 to 0. Exact.
   virtual Vec FourBitsToF32(Vec words, int place, int64_t first) = 0;
-  // f32 as elements of `type` (f16 or bf16) in memory, rounded to nearest even.
+  // f32 as elements of `type` (f16 or bf16) in memory, rounded to nearest even; denormals of bf16 may become 0.
   virtual Vec Narrow(Vec value, DataType type) = 0;
   // The scalar function on every lane: pointwise epilogues come from the same source as nests.
   // Operands have equal lanes.

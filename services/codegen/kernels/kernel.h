@@ -61,6 +61,8 @@ class VectorCode {
   virtual absl::Status Emit(VectorBuilder& b) const = 0;
   // The plan as plan_text.h has it.
   virtual std::string Text(const SymbolTable& symbols) const = 0;
+  // Whether the code needs Target::matrices.
+  virtual bool UsesMatrices() const { return false; }
 };
 
 // That of a candidate, whose dims are those of a copy of the graph's table until it is chosen.

@@ -33,6 +33,13 @@ class PlannedKernel final : public CandidateCode {
   std::string Text(const SymbolTable& symbols) const override {
     return PlanTextOf(planned_.plan, symbols);
   }
+  bool UsesMatrices() const override {
+    if constexpr (requires { planned_.plan.form; }) {
+      return planned_.plan.form.template As<MatrixForm>() != nullptr;
+    } else {
+      return false;
+    }
+  }
   std::shared_ptr<const CandidateCode> WithDims(const DimMap& map) const override {
     Planned<Plan> copy = planned_;
     ForEachDim(copy.plan, [&](Dim& dim) { dim = map(dim); });

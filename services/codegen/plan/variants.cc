@@ -11,6 +11,7 @@
 #include "services/codegen/plan/program_text.h"
 #include "services/codegen/plan/program_verify.h"
 #include "services/codegen/plan/propose.h"
+#include "services/codegen/targets/derive.h"
 #include "services/codegen/targets/resolve.h"
 
 namespace quench::codegen {
@@ -87,6 +88,16 @@ absl::StatusOr<OwnProgram> ProgramFor(const Target& target, const Graph& groups,
   return result;
 }
 
+bool UsesMatrices(const Program& program) {
+  bool uses = false;
+  ForEachStep(program.steps, [&](const Step& step) {
+    const auto* call = step.As<CallStep>();
+    uses = uses ||
+           (call != nullptr && call->kernel.code != nullptr && call->kernel.code->UsesMatrices());
+  });
+  return uses;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<PlannedVariant>> PlanVariants(const Graph& groups,
@@ -97,7 +108,9 @@ absl::StatusOr<std::vector<PlannedVariant>> PlanVariants(const Graph& groups,
   std::vector<PlannedVariant> variants;
   for (const Target& target : targets) {
     QUENCH_ASSIGN_OR_RETURN(OwnProgram own, ProgramFor(target, groups, options, weights, context));
-    PlannedVariant variant{target, std::move(own.graph), std::move(own.built)};
+    const bool matrices = UsesMatrices(own.built.program);
+    PlannedVariant variant{matrices ? target : WithoutMatrices(target), std::move(own.graph),
+                           std::move(own.built)};
     variant.weights_end = weights.entries().size();
     QUENCH_RETURN_IF_ERROR(AssignMemory(variant.built.program, *variant.graph.symbols, target));
     QUENCH_RETURN_IF_ERROR(VerifyProgram(variant.built.program, variant.weights_end));

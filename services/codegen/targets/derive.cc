@@ -178,6 +178,7 @@ class Deriver {
       t_.sums_halves = Has(QUENCH_CPU_AVX512FP16);
       if (t_.sums_halves) Speeds(48 << 10, 2 << 20, 160, 12);  // Sapphire Rapids
       if (wide) Matrices();
+      if (Has(QUENCH_CPU_AVX512BF16)) t_.narrow_to_bf16 = "llvm.x86.avx512bf16.cvtneps2bf16.512";
       // CPUs that have both multiply bf16 at half the speed of f32 (84 of 178 GFLOP/s on Emerald Rapids).
       if (Has(QUENCH_CPU_AVX512BF16) && !t_.sums_halves)
         t_.add_products_bf16 = "llvm.x86.avx512bf16.dpbf16ps.512";
@@ -310,6 +311,21 @@ absl::Status CheckKind(const TargetSpec& spec) {
                                  spec.arch.substr(0, kShown)));
   }
   return problems.Finish();
+}
+
+Target WithoutMatrices(Target target) {
+  const CpuFeatures matrices = {QUENCH_CPU_FAMILY_X86, QUENCH_X86_AMX_TILE | QUENCH_X86_AMX_INT8 |
+                                                           QUENCH_X86_AMX_BF16 |
+                                                           QUENCH_X86_AMX_FP16};
+  target.required_features = target.required_features.Without(matrices);
+  std::vector<std::string> used;
+  for (const Feature& feature : Features()) {
+    if (target.required_features.Has(feature.bit))
+      used.push_back(std::string("+") + feature.llvm_name);
+  }
+  target.features = fmt::format("{}", fmt::join(used, ","));
+  target.matrices = {};
+  return target;
 }
 
 absl::StatusOr<Derived> DeriveTarget(const TargetSpec& spec, const std::string& name) {

@@ -23,4 +23,8 @@ absl::StatusOr<Derived> DeriveTarget(const TargetSpec& spec, const std::string& 
 // Checks of a spec that need no triple: kind, libs, keys of devices.
 absl::Status CheckKind(const TargetSpec& spec);
 
+// The target without the features that matrix registers need, for code that has none: it runs where the system does
+// not lend them.
+Target WithoutMatrices(Target target);
+
 }  // namespace quench::codegen

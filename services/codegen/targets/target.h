@@ -56,6 +56,8 @@ struct Target {
   std::string add_pairs_of_bytes, add_pairs_of_words, sign_of_bytes;
   // Likewise, sums of two products of bf16 a lane of f32. Denormals may count as 0.
   std::string add_products_bf16;
+  // Likewise, bf16 of f32, rounded to nearest even; denormals become 0.
+  std::string narrow_to_bf16;
   MatrixUnit matrices;
   bool sums_halves = false;  // a multiply-add of f16, twice as many as of f32 at once
   // Likewise, bytes of a table by their indices. A table of 16 entries, repeated in every 16 bytes

@@ -75,7 +75,7 @@ std::vector<HalfLayer> Layers() {
        "Conv",
        true,
        true},
-      {"few channels", "conv", {1, 24, 9, 33}, {20, 24, 1, 1}, {}, "Conv", true, true},
+      {"few channels", "conv", {1, 24, 9, 33}, {20, 24, 3, 3}, {}},
       {"first layer",
        "conv",
        {2, 3, 35, 30},
