@@ -278,7 +278,7 @@ void AddFloat16Flags(const Options& all, const std::shared_ptr<ModelOptions>& mo
   options
       .Flag("--bfloat16", model->bfloat16,
             "Store weights and activations as bf16 (range of f32, 8 bits of precision); CPUs with "
-            "bf16 products use them")
+            "bf16 products use them, those with AMX at several times the speed of f32")
       .Excludes(others);
   AddPassFlag(options.Under({"--float16", "--bfloat16"}), model, "store_float16");
 }

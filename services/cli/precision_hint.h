@@ -1,4 +1,4 @@
-// What another precision would gain on a target.
+// A hint at a precision that is faster on a target.
 #pragma once
 
 #include <string>

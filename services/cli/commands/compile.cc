@@ -65,7 +65,7 @@ constexpr char kCompileExamples[] = R"(Examples:
   quench compile m.onnx --quantize int8 --calibration-data data --labels data --max-drop 0.5%
                                                              loses at most half a point of accuracy
   quench compile m.onnx --float16                            f16 weights and activations: half the bytes, faster on CPUs with f16 arithmetic
-  quench compile m.onnx --bfloat16                           bf16 likewise: up to twice as fast on CPUs with bf16 products
+  quench compile m.onnx --bfloat16                           bf16 likewise: faster on CPUs with bf16 products, most with AMX
   quench compile gpt.onnx --quantize int4                    4-bit weights in matrix products, 32 per scale
   quench compile m.onnx --options project.txtpb              options of a project: target, precision and others, in one file
   quench compile m.onnx --gateway build-farm:7450            compiled on a gateway, byte for byte the same)";

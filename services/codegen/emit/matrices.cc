@@ -11,7 +11,7 @@ namespace {
 // offsets on the bytes of each register's rows, 16 bits, and the number of its rows, 8 bits.
 constexpr int64_t kConfigBytes = 64, kRowBytesAt = 16, kRowsAt = 48;
 constexpr uint64_t kPalette = 1;
-// Of a matrix in memory.
+// Bytes from a row to the next of a matrix in memory.
 constexpr int64_t kRowPitch = 4 * MatrixUnit::kWords;
 
 std::string NameOf(const MatrixUnit& unit, MatrixProducts products) {

@@ -93,7 +93,7 @@ struct MatrixShape {
   Int rows;           // 1 to MatrixUnit::kRows
   int64_t words = 1;  // of four bytes in a row, 1 to MatrixUnit::kWords
 };
-// What the words of factors hold. Sums are f32 for halves, which are flushed to 0 where they are denormal, and i32 for
+// The numbers in words of factors. Sums are f32 for halves, which are flushed to 0 where they are denormal, and i32 for
 // bytes, modulo 2^32.
 enum class MatrixProducts : uint8_t {
   kBfloats,   // pairs of bf16
