@@ -2,6 +2,7 @@
 //   pre: types inferred; f32, f16 or bf16
 //   MatMul(q, k^T) -> Mul or Div by a number -> Add(mask) or Where(mask, ., number) -> Softmax -> MatMul(., v)
 //     ==>   q.attention(q, k, v, mask)
+//   Casts between f32 and 16 bits on that way go: the scores stay f32
 //   Attention   ==>   the same, past keys and values joined by Concat before; unless it has windows, its scores are
 //   wanted or not f32, or types do not tell that its mask and lengths fit
 //   Reshapes, Transposes, Splits, Slices and Gathers that only take heads out of [batch, steps, columns] are read
@@ -122,8 +123,16 @@ class AttentionFinder {
 
   // ---- patterns ----
 
+  // The value that a Cast between f32 and 16 bits rounds or widens, for nobody else; else `id`.
+  ValueId BehindCast(ValueId id) const {
+    const Node* cast = OnlyFor(id, "Cast");
+    const bool floats =
+        cast != nullptr && IsFloat32OrHalf(TypeOf(id)) && IsFloat32OrHalf(TypeOf(cast->inputs[0]));
+    return floats ? cast->inputs[0] : id;
+  }
+
   std::optional<Found> OfProducts(const Node& mix) {
-    const Node* softmax = OnlyFor(mix.inputs[0], "Softmax");
+    const Node* softmax = OnlyFor(BehindCast(mix.inputs[0]), "Softmax");
     if (softmax == nullptr) return std::nullopt;
     const Type& type = TypeOf(softmax->inputs[0]);
     const int64_t axis = softmax->Int("axis", -1);
@@ -135,14 +144,15 @@ class AttentionFinder {
     if (inner != quench::kNone) scores = inner;
     while (const std::optional<ValueId> unscaled = BehindScale(scores, found.scale))
       scores = *unscaled;
-    const Node* product = OnlyFor(scores, "MatMul");
+    const Node* product = OnlyFor(BehindCast(scores), "MatMul");
     if (product == nullptr) return std::nullopt;
     found.query = product->inputs[0];
     found.key = product->inputs[1];
     found.key_transposed = true;
     found.value = mix.inputs[1];
     for (const ValueId part : {found.query, found.key, found.value}) {
-      if (TypeOf(part).rank() != type.rank() || TypeOf(part).dtype != type.dtype)
+      if (TypeOf(part).rank() != type.rank() ||
+          TypeOf(part).dtype != TypeOf(product->outputs[0]).dtype)
         return std::nullopt;
     }
     return found;
@@ -181,10 +191,11 @@ class AttentionFinder {
   const Node* ProductOf(ValueId id) const {
     double scale = 1;
     while (const std::optional<ValueId> unscaled = BehindScale(id, scale)) id = *unscaled;
-    return OnlyFor(id, "MatMul");
+    return OnlyFor(BehindCast(id), "MatMul");
   }
 
   std::optional<ValueId> BehindScale(ValueId id, double& scale) const {
+    id = BehindCast(id);
     if (const Node* mul = OnlyFor(id, "Mul")) {
       for (const size_t i : {0U, 1U}) {
         const std::optional<double> factor = NumberOf(graph_, mul->inputs[1 - i]);

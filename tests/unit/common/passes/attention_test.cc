@@ -255,6 +255,30 @@ TEST(AttentionPassTest, MergesProductsOfRowsAlone) {
   }
 }
 
+// As --bfloat16 leaves it: a softmax in f32 between products of bf16, scaled and masked on either side of the Cast.
+TEST(AttentionPassTest, CastsAroundTheSoftmaxGo) {
+  const auto cast = [](Graph& graph, ValueId id, DataType to) {
+    return Add(graph, "Cast", {id}, {{"to", static_cast<int64_t>(to)}});
+  };
+  for (const bool scaled_in_f32 : {true, false}) {
+    Graph graph;
+    ValueId parts[3];
+    const std::vector<Dim> dims = {1, kHeads, kSteps, kSize};
+    for (ValueId& part : parts) part = cast(graph, Input(graph, "x", dims), DataType::kBF16);
+    const ValueId k =
+        Add(graph, "Transpose", {parts[1]}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
+    ValueId scores = Add(graph, "MatMul", {parts[0], k});
+    if (scaled_in_f32) scores = cast(graph, scores, DataType::kF32);
+    const DataType type = scaled_in_f32 ? DataType::kF32 : DataType::kBF16;
+    const std::vector<float> half = {0.5F};
+    scores = Add(graph, "Mul", {scores, graph.AddConstant("half", Tensor::Floats(type, {}, half))});
+    if (!scaled_in_f32) scores = cast(graph, scores, DataType::kF32);
+    const ValueId weights = Add(graph, "Softmax", {scores}, {{"axis", int64_t{-1}}});
+    const ValueId mix = Add(graph, "MatMul", {cast(graph, weights, DataType::kBF16), parts[2]});
+    Fused(graph, cast(graph, mix, DataType::kF32), 1);
+  }
+}
+
 TEST(AttentionPassTest, LeavesWhatIsReadElsewhereOrIsNone) {
   const std::vector<Dim> dims = {1, kHeads, kSteps, kSize};
   {  // scores that somebody else reads

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
+#include <tuple>
 
 #include "common/ops/evaluate.h"
 #include "services/codegen/targets/host_cpu.h"
@@ -174,6 +177,47 @@ TEST(MatrixLayers, SizesOfTheRun) {
         }
       });
     }
+  }
+}
+
+// The code of a product of this type for a target, as text; it need not run here.
+std::string Disassembly(const std::string& target, DataType type) {
+  Graph graph;
+  if (type == DataType::kU8) {
+    graph = ByteGraph({.name = "product", .op = "MatMul", .x = {5, 64}, .w = {64, 40}});
+  } else {
+    const ValueId x = graph.AddInput("x", Type::Tensor(type, {40, 64}));
+    graph.outputs = {
+        Node1(graph, "MatMul", {x, graph.AddConstant("w", HalfValues(type, {64, 48}, 9))})};
+    Infer(graph);
+  }
+  CompileOptions options;
+  options.target = target;
+  options.half_sums = false;
+  const Compiled compiled = CompileGraph(graph, options).value();
+  EXPECT_TRUE(InMatrices(compiled.report)) << target;
+  std::string text;
+  std::FILE* const pipe =
+      ::popen(("objdump -d --no-show-raw-insn " + compiled.library().string()).c_str(), "r");
+  for (std::array<char, 4096> part{}; std::fgets(part.data(), part.size(), pipe) != nullptr;)
+    text += part.data();
+  EXPECT_EQ(::pclose(pipe), 0);
+  return text;
+}
+
+// Registers get their shapes before products, and are given back after them.
+TEST(MatrixLayers, CodeHasTheInstructions) {
+  const std::string granite = "llvm -mtriple=x86_64-linux-gnu -mcpu=graniterapids";
+  for (const auto& [target, type, instruction] :
+       {std::tuple<std::string, DataType, std::string>{"x86-64-v4-amx", DataType::kBF16,
+                                                       "tdpbf16ps"},
+        {"x86-64-v4-amx", DataType::kU8, "tdpbusd"},
+        {granite, DataType::kF16, "tdpfp16ps"}}) {
+    const std::string text = Disassembly(target, type);
+    const size_t product = text.find(instruction);
+    ASSERT_NE(product, std::string::npos) << instruction;
+    EXPECT_LT(text.rfind("ldtilecfg", product), product) << instruction;
+    EXPECT_NE(text.find("tilerelease", product), std::string::npos) << instruction;
   }
 }
 
