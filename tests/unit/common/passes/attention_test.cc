@@ -27,12 +27,12 @@ ValueId Attend(Graph& graph, ValueId q, ValueId k, ValueId v,
 }
 
 // As the graph ends, with one q.attention or without. By reference: what makes `output` adds to the graph.
-Graph Fused(const Graph& built, ValueId output, int expected) {
+Graph Fused(const Graph& built, ValueId output, int expected, double tolerance = 1e-5) {
   Graph graph = built;
   graph.outputs.push_back(output);
   const absl::Status inferred = ops::InferGraph(graph);
   EXPECT_TRUE(inferred.ok()) << inferred;
-  Graph after = After("attention", graph);
+  Graph after = After("attention", graph, {}, tolerance);
   EXPECT_EQ(CountOps(after, "q.attention"), expected);
   return after;
 }
@@ -275,7 +275,8 @@ TEST(AttentionPassTest, CastsAroundTheSoftmaxGo) {
     if (!scaled_in_f32) scores = cast(graph, scores, DataType::kF32);
     const ValueId weights = Add(graph, "Softmax", {scores}, {{"axis", int64_t{-1}}});
     const ValueId mix = Add(graph, "MatMul", {cast(graph, weights, DataType::kBF16), parts[2]});
-    Fused(graph, cast(graph, mix, DataType::kF32), 1);
+    constexpr double kRoundings = 0x1p-6;  // of scores and weights to bf16, which go
+    Fused(graph, cast(graph, mix, DataType::kF32), 1, kRoundings);
   }
 }
 

@@ -15,14 +15,15 @@ using ::quench::testing::CountOps;
 using ::quench::testing::Difference;
 using ::quench::testing::RandomTensor;
 
-// The graph after the pass, which must be legal and compute the same (1e-5).
-inline Graph After(const char* name, const Graph& before, const PassOptions& options = {}) {
+// The graph after the pass, which must be legal and compute the same.
+inline Graph After(const char* name, const Graph& before, const PassOptions& options = {},
+                   double tolerance = 1e-5) {
   const PassInfo* pass = FindPass(name);
   EXPECT_NE(pass, nullptr) << name;
   absl::StatusOr<Graph> after = RunPass(*pass, before, options, {});
   EXPECT_TRUE(after.ok()) << after.status();
   if (!after.ok()) return before;
-  EXPECT_LE(Difference(before, *after), 1e-5) << name << " changed what the graph computes";
+  EXPECT_LE(Difference(before, *after), tolerance) << name << " changed what the graph computes";
   return *std::move(after);
 }
 

@@ -269,11 +269,11 @@ absl::Status WriteNeedyLibrary(const CpuFeatures& features, const std::filesyste
   std::vector<Target> targets(2, ResolveTarget("host").value()[0]);
   targets[0].name = "plain";
   targets[1].name = "needy";
-  targets[1].required_features |= features;
   QUENCH_ASSIGN_OR_RETURN(const Graph groups, GroupGraph(graph, options));
   WeightTable weights;
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<PlannedVariant> variants,
+  QUENCH_ASSIGN_OR_RETURN(std::vector<PlannedVariant> variants,
                           PlanVariants(groups, targets, options, weights, {}));
+  variants[1].target.required_features |= features;
   QUENCH_ASSIGN_OR_RETURN(const auto writer,
                           WeightsWriter::Create(folder / "weights.o", targets[0]));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<uint64_t> offsets, WriteWeights(weights, *writer, {}));
