@@ -181,7 +181,7 @@ inline std::string ShapeText(const std::vector<std::int64_t>& dims) {
 }  // namespace internal
 
 struct SessionOptions {
-  std::uint32_t threads = 0;  // 0: as many as the library's target says, or one
+  std::uint32_t threads = 0;  // 0: as many as the library's target says, at most quench_rt_cpus(), or one
   std::uint64_t rng_seed = 0;
 };
 

@@ -91,6 +91,9 @@ uint64_t quench_rt_cpu_family(uint32_t family);
 void quench_rt_cpu_feature_names(uint64_t features, char* text, size_t size);
 void quench_rt_cpu_family_names(uint32_t family, uint64_t features, char* text, size_t size);
 void quench_rt_cpu_names(char* text, size_t size);
+/* CPUs that the calling thread, and those it starts, may keep busy: as many as its affinity has, or fewer
+ * where a control group (cgroup, version 1 or 2) has a quota, rounded up. At least 1. */
+uint32_t quench_rt_cpus(void);
 /* "f32", "i64", ...; "?" for unknown numbers. */
 const char* quench_rt_dtype_name(int32_t dtype);
 /* Bytes of `count` packed elements; -1 when the dtype has no fixed size or the product overflows.
@@ -98,8 +101,9 @@ const char* quench_rt_dtype_name(int32_t dtype);
 int64_t quench_rt_dtype_bytes(int32_t dtype, int64_t count);
 
 typedef struct quench_rt_options {
-  uint32_t size;        /* sizeof(quench_rt_options) */
-  uint32_t num_threads; /* 0: the target's num-cores, or 1; at most 1024 */
+  uint32_t size; /* sizeof(quench_rt_options) */
+  /* At most 1024; 0: the target's num-cores, but no more than quench_rt_cpus(), or 1. */
+  uint32_t num_threads;
   /* The caller's threads instead of the session's own; see quench_host.parallel_for. NULL: own. */
   int32_t (*parallel_for)(void* user, quench_task task, void* arg, int64_t count, int64_t grain);
   void* user;

@@ -42,6 +42,10 @@ int quench_rt_load_sealed(int fd, const char* name, quench_rt_model** model,
 int quench_rt_decrypt(const char* path, const char* key_path, const char* password, int* fd,
                       quench_rt_error* error);
 
+/* CPUs that the quotas of this process' control groups allow, rounded up; UINT32_MAX: there is none. The
+ * paths of files have `root` before them, which is "" but in tests. */
+uint32_t quench_rt_quota_cpus(const char* root);
+
 /* 64-byte aligned; NULL when there is no memory. Free with free(). */
 void* quench_rt_aligned(uint64_t bytes);
 

@@ -140,6 +140,14 @@ static int start_threads(quench_rt_session* session, uint32_t num_threads, quenc
   return QUENCH_RT_OK;
 }
 
+/* Where the caller gives no number. More threads than CPUs would wait for each other. */
+static uint32_t threads_of(const quench_model* model) {
+  const uint32_t wanted = QUENCH_RT_HAS(model, num_cores) ? model->num_cores : 0;
+  if (wanted <= 1) return 1;
+  const uint32_t cpus = quench_rt_cpus();
+  return wanted < cpus ? wanted : cpus;
+}
+
 int quench_rt_session_create(quench_rt_model* model, const quench_rt_options* options,
                              quench_rt_session** out, quench_rt_error* error) {
   *out = NULL;
@@ -147,9 +155,7 @@ int quench_rt_session_create(quench_rt_model* model, const quench_rt_options* op
   memset(&chosen, 0, sizeof chosen);
   if (options != NULL)
     memcpy(&chosen, options, options->size < sizeof chosen ? options->size : sizeof chosen);
-  if (chosen.num_threads == 0 && QUENCH_RT_HAS(model->model, num_cores))
-    chosen.num_threads = model->model->num_cores;
-  if (chosen.num_threads == 0) chosen.num_threads = 1;
+  if (chosen.num_threads == 0) chosen.num_threads = threads_of(model->model);
   const int fits = check_threads(chosen.num_threads, error);
   if (fits != QUENCH_RT_OK) return fits;
   if (((uintptr_t)chosen.arena & 63u) != 0) {

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <thread>
 
 #include "common/base/status.h"
 #include "common/rpc/address.h"
 #include "common/rpc/tenants.h"
+#include "common/runtime/quench_rt.h"
 #include "quench/config/v1/config.pb.h"
 
 namespace quench::steps {
@@ -220,7 +220,7 @@ absl::StatusOr<int> SlotsOf(const config::v1::Steps& steps) {
   Checker check("steps");
   int slots = check.Range<int>("slots", steps.slots(), 0, 10'000);
   QUENCH_RETURN_IF_ERROR(check.Finish());
-  if (slots == 0) slots = static_cast<int>(std::max(1U, std::thread::hardware_concurrency() / 2));
+  if (slots == 0) slots = static_cast<int>(std::max(1U, quench_rt_cpus() / 2));
   return slots;
 }
 

@@ -7,9 +7,9 @@
 #include <charconv>
 #include <limits>
 #include <string>
-#include <thread>
 
 #include "common/base/files.h"
+#include "common/runtime/quench_rt.h"
 
 namespace quench::steps {
 namespace {
@@ -62,7 +62,7 @@ int64_t MemoryOfEachSlot(int64_t memory, int slots) {
 }
 
 StepLimits LimitsOfThisMachine(const std::filesystem::path& scratch, int slots) {
-  const auto cpus = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  const int64_t cpus = quench_rt_cpus();
   std::error_code error;
   StepLimits limits;
   limits.memory_bytes =

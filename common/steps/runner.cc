@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 #include "build/bazel/remote/execution/v2/remote_execution.pb.h"
 #include "common/base/build_id.h"
@@ -108,7 +107,7 @@ absl::StatusOr<std::unique_ptr<StepRunner>> StepRunner::Create(const RunnerOptio
   QUENCH_ASSIGN_OR_RETURN(ScratchFolder scratch, ScratchFolder::Create(options.scratch));
   RunnerOptions checked = options;
   if (checked.max_threads == 0) {
-    checked.max_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    checked.max_threads = static_cast<int>(quench_rt_cpus());
   }
   std::unique_ptr<StepRunner> runner(
       new StepRunner(std::move(checked), std::move(storage), std::move(scratch)));

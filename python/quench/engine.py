@@ -190,7 +190,8 @@ class Engine:
         if threads is not None:
             _check_threads(threads)
             options.num_threads = threads
-        self._threads = threads or (int(about.num_cores) if has(about, "quench_model", "num_cores") else 0) or 1
+        cores = int(about.num_cores) if has(about, "quench_model", "num_cores") else 0
+        self._threads = threads or max(1, min(cores, lib.quench_rt_cpus()))
         out = ffi.new("quench_rt_session**")
         check(lib.quench_rt_session_create(model, options, out, self._error), self._error)
         self._freed.detach()

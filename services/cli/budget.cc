@@ -6,10 +6,10 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/runtime/quench_rt.h"
 #include "services/cli/labels.h"
 #include "services/codegen/codegen.h"
 #include "services/quantizer/quantize.h"
@@ -114,7 +114,7 @@ absl::StatusOr<quantizer::Selection> SelectHere(const Graph& graph,
   quantizer::SelectOptions options = flags.options;
   QUENCH_ASSIGN_OR_RETURN(options.budget, BudgetOf(flags));
   QUENCH_ASSIGN_OR_RETURN(options.labels, ReadLabels(flags.labels));
-  options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  options.threads = static_cast<int>(quench_rt_cpus());
   quantizer::QuantizeOptions switched = how;
   switched.switches = true;
   QUENCH_ASSIGN_OR_RETURN(const quantizer::QuantizedModule trial,

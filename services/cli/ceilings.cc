@@ -24,6 +24,7 @@
 #include "common/blobs/blob_store.h"
 #include "common/blobs/digest.h"
 #include "common/runner/runner.h"
+#include "common/runtime/quench_rt.h"
 #include "services/cli/colour.h"
 #include "services/codegen/codegen.h"
 #include "services/codegen/targets/ceilings.h"
@@ -40,7 +41,7 @@ constexpr double kSettled = 0.95;    // of the fastest round's rate, which the s
 
 using Clock = std::chrono::steady_clock;
 
-int Cores() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
+int Cores() { return static_cast<int>(quench_rt_cpus()); }
 
 // Identity of a kind of CPU, whatever the system calls it.
 std::string CpuText() {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/runtime/quench_rt.h"
 
 namespace quench::cli {
 namespace {
@@ -90,7 +90,7 @@ double Gflops(const ProfiledKernel& kernel) {
 
 ProfilePeak PeakOf(const Profile& profile) {
   if (!profile.ceilings) return {};
-  const double cores = std::max(1U, std::thread::hardware_concurrency());
+  const double cores = quench_rt_cpus();
   ProfilePeak peak;
   peak.gflops = profile.ceilings->gflops * std::min<double>(profile.threads, cores) / cores;
   for (const ProfiledKernel& kernel : profile.kernels) {

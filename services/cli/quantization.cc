@@ -6,10 +6,10 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "common/base/status.h"
 #include "common/ir/hash.h"
+#include "common/runtime/quench_rt.h"
 #include "services/cli/colour.h"
 #include "services/quantizer/equalize.h"
 #include "services/quantizer/methods/method.h"
@@ -115,8 +115,7 @@ absl::StatusOr<quantizer::Statistics> CalibrateHere(TapBuild& taps, const Sample
                           OpenSamplesOf(samples, taps.graph(), artifact->inputs(), context));
   quantizer::CalibrateOptions how;
   how.random = samples.random > 0;
-  how.workers =
-      static_cast<int>(samples.workers > 0 ? samples.workers : std::thread::hardware_concurrency());
+  how.workers = static_cast<int>(samples.workers > 0 ? samples.workers : quench_rt_cpus());
   return quantizer::Calibrate(taps.graph(), library, *opened, how, context);
 }
 

@@ -2,9 +2,9 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "common/base/status.h"
+#include "common/runtime/quench_rt.h"
 #include "services/quantizer/adapt_rounding.h"
 
 namespace quench::cli {
@@ -40,7 +40,7 @@ absl::StatusOr<quantizer::Rounding> AdaptHere(TapBuild& taps, const quantizer::Q
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
                           OpenSamplesOf(flags.samples, taps.graph(), artifact->inputs(), context));
-  const auto threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const auto threads = static_cast<int>(quench_rt_cpus());
   return quantizer::AdaptRounding(taps.graph(), library, *samples, how,
                                   {threads, flags.samples.random > 0}, context);
 }

@@ -2,13 +2,13 @@
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/runner/machine_load.h"
 #include "common/runner/open_sizes.h"
 #include "common/runner/runner.h"
+#include "common/runtime/quench_rt.h"
 #include "services/cli/ceilings.h"
 #include "services/cli/colour.h"
 #include "services/cli/commands/declarations.h"
@@ -48,7 +48,7 @@ absl::Status PrintMachine(const BenchArgs& args, const StepContext& context) {
   const auto cache = [](int name) { return std::max<int64_t>(::sysconf(name), 0); };
   const int64_t l1 = cache(_SC_LEVEL1_DCACHE_SIZE), l2 = cache(_SC_LEVEL2_CACHE_SIZE),
                 l3 = cache(_SC_LEVEL3_CACHE_SIZE);
-  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  const uint32_t cores = quench_rt_cpus();
   if (args.format == "json") {
     const nlohmann::json json = {{"gflops", ceilings.gflops},
                                  {"gbytes", ceilings.gbytes},

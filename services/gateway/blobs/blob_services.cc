@@ -1,8 +1,8 @@
 #include "services/gateway/blobs/blob_services.h"
 
 #include <algorithm>
-#include <thread>
 
+#include "common/runtime/quench_rt.h"
 #include "services/gateway/blobs/action_cache.h"
 #include "services/gateway/blobs/byte_stream.h"
 #include "services/gateway/blobs/capabilities.h"
@@ -31,7 +31,7 @@ struct BlobServices::Servers {
 rpc::CallPool::Options BlobPoolOptions() {
   rpc::CallPool::Options options;
   // Some wait for the disk while others hash.
-  options.threads = std::max(4, static_cast<int>(std::thread::hardware_concurrency()));
+  options.threads = std::max(4, static_cast<int>(quench_rt_cpus()));
   options.queue = 1000;
   options.shared = true;
   return options;

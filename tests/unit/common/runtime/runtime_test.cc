@@ -109,6 +109,33 @@ TEST_F(RuntimeTest, EachRunHasTheThreadsItIsGiven) {
   ExpectDoubled();
 }
 
+const quench_model* ModelForThousandCores(uint32_t max_abi_version) {
+  static quench_model model;
+  model = *fake_model_query(max_abi_version);
+  model.size = sizeof model;
+  model.num_cores = 1000;
+  return &model;
+}
+
+TEST_F(RuntimeTest, WithoutANumberThreadsAreNoMoreThanCpus) {
+  ASSERT_EQ(quench_rt_open_linked(ModelForThousandCores, &model_, &error_), QUENCH_RT_OK);
+  const auto memory = [&](uint32_t threads) {
+    quench_rt_options options{};
+    options.size = sizeof options;
+    options.num_threads = threads;
+    quench_rt_session_free(session_);
+    session_ = nullptr;
+    EXPECT_EQ(quench_rt_session_create(model_, &options, &session_, &error_), QUENCH_RT_OK);
+    EXPECT_EQ(Set(6), QUENCH_RT_OK);
+    EXPECT_EQ(quench_rt_run(session_, &error_), QUENCH_RT_OK) << error_.text;
+    ExpectDoubled();
+    return quench_rt_memory_bytes(session_);
+  };
+  const uint64_t scratch = memory(1) - 192;  // of one thread, behind the arena
+  EXPECT_EQ(memory(0), 192 + std::min(quench_rt_cpus(), 1000u) * scratch);
+  EXPECT_EQ(memory(100), 192 + 100 * scratch);
+}
+
 TEST_F(RuntimeTest, RunsOnTheCallersThreadsAndArena) {
   ASSERT_EQ(quench_rt_open_linked(fake_model_query, &model_, &error_), QUENCH_RT_OK);
   int calls = 0;
