@@ -2,7 +2,7 @@
 //   pre: types inferred; f32, f16 or bf16
 //   MatMul(q, k^T) -> Mul or Div by a number -> Add(mask) or Where(mask, ., number) -> Softmax -> MatMul(., v)
 //     ==>   q.attention(q, k, v, mask)
-//   Casts between f32 and 16 bits on that way go: the scores stay f32
+//   Casts between f32, f16 and bf16 on that way go: the scores stay f32
 //   Attention   ==>   the same, past keys and values joined by Concat before; unless it has windows, its scores are
 //   wanted or not f32, or types do not tell that its mask and lengths fit
 //   Reshapes, Transposes, Splits, Slices and Gathers that only take heads out of [batch, steps, columns] are read
@@ -139,7 +139,7 @@ class AttentionFinder {
     if (!IsFloat32OrHalf(type) || (axis != -1 && axis != type.rank() - 1)) return std::nullopt;
     if (type.rank() != 3 && type.rank() != 4) return std::nullopt;
     Found found;
-    ValueId scores = softmax->inputs[0];
+    ValueId scores = BehindCast(softmax->inputs[0]);
     const ValueId inner = BehindMask(scores, found);
     if (inner != quench::kNone) scores = inner;
     while (const std::optional<ValueId> unscaled = BehindScale(scores, found.scale))

@@ -1,5 +1,5 @@
-#define _GNU_SOURCE /* sched_getaffinity */
 /* How many CPUs this process may keep busy. */
+#define _GNU_SOURCE /* sched_getaffinity */
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>

@@ -1,5 +1,7 @@
 #include "services/cli/precision_hint.h"
 
+#include <string_view>
+
 namespace quench::cli {
 namespace {
 
@@ -18,12 +20,13 @@ double ShareOf(const codegen::CompileReport& report, std::string_view dtype) {
 
 std::string PrecisionHint(const codegen::Target& target, const codegen::CompileReport& report) {
   constexpr double kMost = 0.5;
-  const bool matrices = target.matrices.in_registers && !target.matrices.bfloats.empty();
+  const bool matrices = target.matrices.in_registers() && !target.matrices.bfloats.empty();
   if (matrices && ShareOf(report, "f32") > kMost)
-    return "this CPU multiplies bf16 more than twice as fast as f32: see --bfloat16";
+    return "the target multiplies bf16 more than twice as fast as f32: see --bfloat16";
   const bool widens = !matrices && target.add_products_bf16.empty();
   if (widens && ShareOf(report, "bf16") > kMost) {
-    return "this CPU has no fast products of bf16: they are widened, which saves memory but takes "
+    return "the target has no fast products of bf16: they are widened, which saves memory but "
+           "takes "
            "longer than f32";
   }
   return "";

@@ -74,7 +74,7 @@ class PlainProducts {
   llvm::Value* Part(llvm::Value* words, int part, bool is_signed) {
     if (products_ == MatrixProducts::kBfloats) {
       llvm::Value* const high =
-          part == 0 ? b_.CreateShl(words, 16) : b_.CreateAnd(words, ~uint64_t{0xffff});
+          part == 0 ? b_.CreateShl(words, 16) : b_.CreateAnd(words, uint64_t{0xffff0000});
       return b_.CreateBitCast(high, sums());
     }
     const uint64_t bits = products_ == MatrixProducts::kHalves ? 16 : 8;
@@ -104,7 +104,7 @@ std::vector<Matrix> LlvmVectorBuilder::Matrices(std::span<const MatrixShape> sha
     matrix.builder = this;
     matrix.id = static_cast<int32_t>(i);
   }
-  if (!state_.target.matrices.in_registers) {
+  if (!state_.target.matrices.in_registers()) {
     for (const Matrix& matrix : matrices) {
       matrix_memory_.push_back(Stack(kRowPitch * MatrixUnit::kRows));
       Zero(matrix);
@@ -123,17 +123,17 @@ std::vector<Matrix> LlvmVectorBuilder::Matrices(std::span<const MatrixShape> sha
     set(kRowBytesAt + 2 * index, b_.getInt16(static_cast<uint16_t>(4 * shapes[i].words)));
     set(kRowsAt + index, b_.CreateTrunc(At(shapes[i].rows), b_.getInt8Ty()));
   }
-  Call(state_, b_, "llvm.x86.ldtilecfg", {At(config)});
+  Call(state_, b_, state_.target.matrices.configure, {At(config)});
   return matrices;
 }
 
 void LlvmVectorBuilder::ReleaseMatrices() {
-  if (state_.target.matrices.in_registers) Call(state_, b_, "llvm.x86.tilerelease", {});
+  if (state_.target.matrices.in_registers()) Call(state_, b_, state_.target.matrices.release, {});
 }
 
 void LlvmVectorBuilder::Zero(const Matrix& matrix) {
-  if (state_.target.matrices.in_registers)
-    return Call(state_, b_, "llvm.x86.tilezero", {Register(b_, matrix)});
+  if (state_.target.matrices.in_registers())
+    return Call(state_, b_, state_.target.matrices.zero, {Register(b_, matrix)});
   const Ptr memory = matrix_memory_[static_cast<size_t>(matrix.id)];
   For(I(0), I(MatrixUnit::kRows), 1, [&](Int row) {
     Store(memory + row * kRowPitch, Constant(DataType::kI32, 0, MatrixUnit::kWords));
@@ -141,8 +141,8 @@ void LlvmVectorBuilder::Zero(const Matrix& matrix) {
 }
 
 void LlvmVectorBuilder::Load(const Matrix& matrix, Ptr address, Int stride) {
-  if (state_.target.matrices.in_registers) {
-    return Call(state_, b_, "llvm.x86.tileloadd64",
+  if (state_.target.matrices.in_registers()) {
+    return Call(state_, b_, state_.target.matrices.load,
                 {Register(b_, matrix), At(address), At(stride)});
   }
   const MatrixShape& shape = matrices_[static_cast<size_t>(matrix.id)];
@@ -154,8 +154,8 @@ void LlvmVectorBuilder::Load(const Matrix& matrix, Ptr address, Int stride) {
 }
 
 void LlvmVectorBuilder::Store(const Matrix& matrix, Ptr address, Int stride) {
-  if (state_.target.matrices.in_registers) {
-    return Call(state_, b_, "llvm.x86.tilestored64",
+  if (state_.target.matrices.in_registers()) {
+    return Call(state_, b_, state_.target.matrices.store,
                 {Register(b_, matrix), At(address), At(stride)});
   }
   const MatrixShape& shape = matrices_[static_cast<size_t>(matrix.id)];
@@ -169,7 +169,7 @@ void LlvmVectorBuilder::Store(const Matrix& matrix, Ptr address, Int stride) {
 void LlvmVectorBuilder::AddProducts(MatrixProducts products, const Matrix& sum, const Matrix& left,
                                     const Matrix& right) {
   const MatrixUnit& unit = state_.target.matrices;
-  if (unit.in_registers) {
+  if (unit.in_registers()) {
     return Call(state_, b_, NameOf(unit, products),
                 {Register(b_, sum), Register(b_, left), Register(b_, right)});
   }

@@ -84,8 +84,8 @@ class Form {
   virtual int64_t InputBlock(int lanes) const { return lanes; }
   // Whether all tiles of an axis are of one size: the last ones begin with pixels that others have stored.
   virtual bool whole_tiles() const { return false; }
-  // Registers that the tiles of a kernel share, until they are released; null where they share none. `pixels` is the
-  // number of pixels of a row, or of all rows.
+  // Registers that the tiles of a kernel share, until they are released; null where they share none.
+  // `pixels`: of a row of such a tile.
   virtual std::shared_ptr<MatrixRegisters> Registers(VectorBuilder& /*b*/, const Tile& /*tile*/,
                                                      const WeightPanels& /*panels*/,
                                                      Int /*pixels*/) const {

@@ -66,7 +66,7 @@ double TotalCycles(const TileProblem& problem, const Tile& tile, int lanes) {
 std::vector<Tile> MatrixForm::Tiles(const Target& target, const TileProblem& problem) const {
   const int lanes = target.f32_lanes(), per_column = std::max(1, kWords / lanes);
   // Emulated ones are there to be compared: no other form is as fast.
-  const double speed = target.matrices.in_registers ? 1 : 1e-3;
+  const double speed = target.matrices.in_registers() ? 1 : 1e-3;
   std::vector<Tile> tiles;
   for (int y = 1; y <= 2; ++y) {
     const bool rows = problem.height && problem.width && *problem.height >= y;
@@ -102,8 +102,9 @@ std::shared_ptr<MatrixRegisters> MatrixForm::Registers(VectorBuilder& b, const T
                                                        Int pixels) const {
   const auto lanes = static_cast<int>(panels.lanes);
   const MatrixShapes shapes = ShapesOf(tile, lanes, panels.unroll);
-  return std::make_shared<MatrixRegisters>(b, products, shapes, Min(b.I(shapes.rows), pixels),
-                                           lanes);
+  // Without pixels no tile is computed, but registers of no rows are a fault.
+  const Int rows = Max(Min(b.I(shapes.rows), pixels), b.I(1));
+  return std::make_shared<MatrixRegisters>(b, products, shapes, rows, lanes);
 }
 
 TileCode MatrixForm::Code(VectorBuilder& b, const WeightPanels& /*panels*/,

@@ -18,9 +18,9 @@ MatrixRegisters::MatrixRegisters(VectorBuilder& b, MatrixProducts products,
     : b_(b), products_(products), shapes_(shapes), rows_(rows), lanes_(lanes) {
   const auto sums = static_cast<size_t>(shapes.blocks * shapes.columns);
   const auto blocks = static_cast<size_t>(shapes.blocks);
+  QUENCH_CHECK(sums + blocks < MatrixUnit::kRegisters);  // MatrixShapes::MostColumns
   const size_t weights =
       std::min(static_cast<size_t>(shapes.columns), size_t{MatrixUnit::kRegisters} - sums - blocks);
-  QUENCH_CHECK(weights > 0);  // MatrixShapes::MostColumns
   std::vector<MatrixShape> all(sums, {rows, MatrixUnit::kWords});
   all.insert(all.end(), blocks, {rows, shapes.words});
   all.insert(all.end(), weights, {b.I(shapes.words), MatrixUnit::kWords});

@@ -19,7 +19,7 @@ struct MatrixShapes {
   int blocks = 2, rows = MatrixUnit::kRows, columns = 2, words = MatrixUnit::kWords;
   friend bool operator==(const MatrixShapes&, const MatrixShapes&) = default;
   QUENCH_FIELDS(blocks, rows, columns, words)
-  // The most columns that leave a register for each block and one for weights.
+  // One block with more columns would leave too few registers to load weights ahead of their products.
   static constexpr int MostColumns(int blocks) { return blocks == 1 ? 4 : 2; }
 };
 

@@ -32,8 +32,8 @@ struct MicroTile {
   Ptr bias;      // `vectors` vectors that the accumulators start with; 0 when invalid
   Ptr prefetch;  // lines to fetch, one step of `prefetch_lines` per body; none when invalid
   int prefetch_lines = 1;
-  // Whole tiles only (Form::whole_tiles): the number of pixels of a row, where only a run tells it, and of the first
-  // ones of them whose results an earlier tile has stored.
+  // Whole tiles only (Form::whole_tiles): the number of pixels of a row of the tile, and how many of its
+  // first ones an earlier tile has stored.
   Int pixels, stored;
   // Results leave registers before `store` sees them, a pixel at a time in a loop. Where `store`
   // needs many registers itself, the allocator would spill sums inside the reduction otherwise
@@ -41,7 +41,7 @@ struct MicroTile {
   bool results_in_memory = false;
 };
 
-// Takes each sum once: f32, or the i32 of bytes.
+// Takes each sum that no earlier tile has stored, once: f32, or the i32 of bytes.
 using StoreSum = std::function<void(Int y, Int x, int vector, Vec value)>;
 
 // Emits the products of a tile.

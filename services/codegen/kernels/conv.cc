@@ -390,7 +390,7 @@ void ProposeConv(const KernelRequest& request, std::vector<Candidate>& candidate
       if (plan && LayoutsAgree(root.group, *plan))
         candidates.push_back(MakeCandidate(request, root.group, *plan));
     };
-    // Where memory decides, matrices leave the core the most time: they come first.
+    // The first of equal costs wins: where memory decides, that should be matrices.
     for (const bool row_major : {false, true}) {
       if (matrices) propose(*matrices, matrices->form, row_major);
     }

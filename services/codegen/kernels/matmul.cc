@@ -434,7 +434,7 @@ void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candida
       if (plan) candidates.push_back(MakeCandidate(request, *group, *plan));
     }
   };
-  // Where memory decides, matrices leave the core the most time: they come first.
+  // The first of equal costs wins: where memory decides, that should be matrices.
   if (const std::optional<MatMulRoot> matrices = WithMatrices(request, *product))
     propose(*matrices);
   propose(*product);

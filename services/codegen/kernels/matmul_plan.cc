@@ -123,6 +123,36 @@ void PlanWidenedRows(const KernelRequest& request, MatMulPlan& plan) {
       symbols.Add(plan.scratch, symbols.Mul(symbols.CeilDiv(symbols.Mul(s.k, rows * 4), 64), 64));
 }
 
+// False where numbers do not fill words, or words do not fill bodies of one length.
+bool PlanBodies(MatMulPlan& plan) {
+  const Dim k = plan.shape.k;
+  if (!k.is_static() || k.value() % plan.form->unit() != 0) return false;
+  plan.unroll = plan.form->WordsOfBody(plan.words.value());
+  return plan.unroll > 0;
+}
+
+void PlanRanges(SymbolTable& symbols, MatMulPlan& plan) {
+  plan.tasks = symbols.Mul(plan.shape.batch, plan.panel_count);
+  if (plan.by_rows) {
+    const double tiles = TypicalSize(symbols, plan.shape.m) / plan.tile.x;
+    plan.task_tiles = std::max<int64_t>(1, static_cast<int64_t>(tiles / 8));
+    plan.row_parts = plan.rows.Parts(symbols);
+    plan.tasks = symbols.CeilDiv(plan.row_parts, plan.task_tiles);
+  }
+}
+
+void PlanPanelScratch(SymbolTable& symbols, MatMulPlan& plan) {
+  const MatMulShape& shape = plan.shape;
+  if (shape.computed_bytes()) {
+    const Dim bytes =
+        BytePanel::Bytes(symbols, plan.form, shape.k, plan.tile.vectors, plan.lanes, plan.tile.x);
+    plan.scratch = symbols.Mul(symbols.CeilDiv(bytes, 64), 64);
+  } else if (!shape.constant_b || plan.form->unpacks()) {
+    plan.scratch = symbols.Mul(
+        symbols.CeilDiv(symbols.Mul(plan.words, plan.tile.vectors * plan.lanes * 4), 64), 64);
+  }
+}
+
 }  // namespace
 
 std::optional<MatMulRoot> ReadMatMul(const KernelRequest& request, Group& group) {
@@ -189,13 +219,7 @@ std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulR
                                       : symbols.FloorDiv(shape.k, plan.form->unit());
   plan.lanes = request.target.f32_lanes();
   plan.unroll = plan.form->Unroll(request.target);
-  if (plan.form->whole_tiles()) {
-    // A number that does not fill a word, and words that do not fill bodies, have no place in them.
-    const int64_t unit = plan.form->unit();
-    if (!shape.k.is_static() || shape.k.value() % unit != 0) return std::nullopt;
-    plan.unroll = plan.form->WordsOfBody(plan.words.value());
-    if (plan.unroll < 0) return std::nullopt;
-  }
+  if (plan.form->whole_tiles() && !PlanBodies(plan)) return std::nullopt;
   TileProblem problem;
   problem.height = 1;
   if (shape.m.is_static()) problem.width = shape.m.value();
@@ -228,21 +252,8 @@ std::optional<MatMulPlan> PlanMatMul(const KernelRequest& request, const MatMulR
   const bool may_be_by_rows = shape.constant_b && shape.batch.is(1) && !plan.form->unpacks();
   if (variation.other_tasks && !may_be_by_rows) return std::nullopt;
   plan.by_rows = may_be_by_rows && (a_size > b_size) != variation.other_tasks;
-  plan.tasks = symbols.Mul(shape.batch, plan.panel_count);
-  if (plan.by_rows) {
-    const double tiles = TypicalSize(symbols, shape.m) / plan.tile.x;
-    plan.task_tiles = std::max<int64_t>(1, static_cast<int64_t>(tiles / 8));
-    plan.row_parts = plan.rows.Parts(symbols);
-    plan.tasks = symbols.CeilDiv(plan.row_parts, plan.task_tiles);
-  }
-  if (shape.computed_bytes()) {
-    const Dim bytes =
-        BytePanel::Bytes(symbols, plan.form, shape.k, plan.tile.vectors, plan.lanes, plan.tile.x);
-    plan.scratch = symbols.Mul(symbols.CeilDiv(bytes, 64), 64);
-  } else if (!shape.constant_b || plan.form->unpacks()) {
-    plan.scratch = symbols.Mul(
-        symbols.CeilDiv(symbols.Mul(plan.words, plan.tile.vectors * plan.lanes * 4), 64), 64);
-  }
+  PlanRanges(symbols, plan);
+  PlanPanelScratch(symbols, plan);
   if (plan.widens_rows()) PlanWidenedRows(request, plan);
   return plan;
 }

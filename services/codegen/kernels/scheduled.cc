@@ -151,6 +151,7 @@ void ProposeMovedBlocks(const KernelRequest& request, std::vector<Candidate>& ca
     MoveBlocks(block, request, candidates);
   }
 }
+
 void ProposeScheduled(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (!LowersToNest(request)) return;
   candidates.push_back(RowMajorCandidate(request));

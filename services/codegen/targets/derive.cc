@@ -216,7 +216,12 @@ class Deriver {
       unit.unsigned_bytes = "llvm.x86.tdpbusd";
       unit.signed_bytes = "llvm.x86.tdpbssd";
     }
-    unit.in_registers = has(0);
+    if (!has(0)) return;
+    unit.configure = "llvm.x86.ldtilecfg";
+    unit.release = "llvm.x86.tilerelease";
+    unit.zero = "llvm.x86.tilezero";
+    unit.load = "llvm.x86.tileloadd64";
+    unit.store = "llvm.x86.tilestored64";
   }
 
   void Vnni(const char* instruction) {
@@ -258,7 +263,11 @@ class Deriver {
 };
 
 // All products, as plain code.
-MatrixUnit EmulatedMatrices() { return {"plain", "plain", "plain", "plain", false}; }
+MatrixUnit EmulatedMatrices() {
+  MatrixUnit unit;
+  unit.bfloats = unit.halves = unit.unsigned_bytes = unit.signed_bytes = "plain";
+  return unit;
+}
 
 void UseCaches(const std::string& cpu, Target& target) {
   struct Row {
@@ -361,8 +370,11 @@ absl::StatusOr<Derived> DeriveTarget(const TargetSpec& spec, const std::string& 
     used.push_back(std::string("+") + feature.llvm_name);
   }
   Derived derived{Deriver(place, bits).Derive(), {}};
-  if (spec.emulate_matrices) derived.target.matrices = EmulatedMatrices();
   derived.target.features = fmt::format("{}", fmt::join(used, ","));
+  if (spec.emulate_matrices) {
+    derived.target = WithoutMatrices(std::move(derived.target));
+    derived.target.matrices = EmulatedMatrices();
+  }
   derived.target.cpu = spec.mcpu.empty() ? row.default_cpu : spec.mcpu;
   derived.target.name = name.empty() ? NameOf(spec, row) : name;
   UseCaches(derived.target.cpu, derived.target);

@@ -28,10 +28,9 @@ struct TargetSpec {
   std::vector<std::string> mattr;  // "+dotprod", "-avx512f"
   std::string mfloat_abi;          // "hard", "soft" or ""
   std::string mabi;
-  bool emulate_matrices =
-      false;          // plans use matrix registers, which lie in memory (Target::matrices)
-  int num_cores = 0;  // threads of a session that asks for no number; 0: not said
-  std::string arch;   // of devices: "sm_86"
+  bool emulate_matrices = false;  // matrix registers lie in memory (Target::matrices)
+  int num_cores = 0;              // threads of a session that asks for no number; 0: not said
+  std::string arch;               // of devices: "sm_86"
   std::shared_ptr<const TargetSpec> host;
 };
 

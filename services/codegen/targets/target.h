@@ -16,9 +16,11 @@ struct MatrixUnit {
   // LLVM's names of instructions that add products to a matrix of sums: of pairs of bf16 and of f16
   // to f32; of four bytes, u8 times i8 and i8 times i8, to i32.
   std::string bfloats, halves, unsigned_bytes, signed_bytes;
-  // False: matrices lie in memory and products are plain vector code, so that plans that use them can
-  // be run, and compared, on CPUs without such registers.
-  bool in_registers = false;
+  // Likewise, those that take the shapes of all registers (palette 1 of AMX) and give them back, and that clear,
+  // load and store one. "": matrices lie in memory and products are plain vector code, so that plans that use them
+  // can be run, and compared, on CPUs without such registers.
+  std::string configure, release, zero, load, store;
+  bool in_registers() const { return !configure.empty(); }
   static constexpr int kRegisters = 8;
   static constexpr int kRows = 16, kWords = 16;
 };

@@ -272,6 +272,8 @@ TEST(AttentionPassTest, CastsAroundTheSoftmaxGo) {
     const DataType type = scaled_in_f32 ? DataType::kF32 : DataType::kBF16;
     const std::vector<float> half = {0.5F};
     scores = Add(graph, "Mul", {scores, graph.AddConstant("half", Tensor::Floats(type, {}, half))});
+    const ValueId mask = Input(graph, "mask", {kSteps, kSteps});
+    scores = Add(graph, "Add", {scores, scaled_in_f32 ? mask : cast(graph, mask, type)});
     if (!scaled_in_f32) scores = cast(graph, scores, DataType::kF32);
     const ValueId weights = Add(graph, "Softmax", {scores}, {{"axis", int64_t{-1}}});
     const ValueId mix = Add(graph, "MatMul", {cast(graph, weights, DataType::kBF16), parts[2]});

@@ -165,19 +165,19 @@ TEST(TargetTest, MatrixRegisters) {
   EXPECT_EQ(tiles.required_features.of(QUENCH_CPU_FAMILY_X86),
             QUENCH_X86_AMX_TILE | QUENCH_X86_AMX_INT8 | QUENCH_X86_AMX_BF16);
   EXPECT_NE(tiles.features.find("+amx-bf16"), std::string::npos);
-  EXPECT_TRUE(tiles.matrices.in_registers);
+  EXPECT_TRUE(tiles.matrices.in_registers());
   EXPECT_EQ(tiles.matrices.bfloats, "llvm.x86.tdpbf16ps");
   EXPECT_EQ(tiles.matrices.halves, "");
   for (const char* cpu : {"sapphirerapids", "emeraldrapids", "graniterapids"}) {
     const Target target = Of(std::string("llvm -mtriple=x86_64-linux-gnu -mcpu=") + cpu);
-    EXPECT_TRUE(target.matrices.in_registers) << cpu;
+    EXPECT_TRUE(target.matrices.in_registers()) << cpu;
     EXPECT_EQ(target.matrices.halves.empty(), cpu != std::string("graniterapids")) << cpu;
   }
   // Not in 32-bit mode, and not without the vectors that results are stored by.
-  EXPECT_FALSE(Of("llvm -mtriple=i686-linux-gnu -mcpu=sapphirerapids").matrices.in_registers);
+  EXPECT_FALSE(Of("llvm -mtriple=i686-linux-gnu -mcpu=sapphirerapids").matrices.in_registers());
   EXPECT_EQ(Of("x86-64-v4-fp16").matrices.bfloats, "");
   const Target plain = Of("llvm -mtriple=aarch64-linux-gnu -emulate-matrices");
-  EXPECT_FALSE(plain.matrices.in_registers);
+  EXPECT_FALSE(plain.matrices.in_registers());
   EXPECT_NE(plain.matrices.bfloats, "");
   EXPECT_EQ(plain.required_features, Of("aarch64").required_features);
   const CpuFeatures reported = FeaturesOf(HostCpu{"x86_64", {"sse2", "amx-tile", "amx-int8"}});
