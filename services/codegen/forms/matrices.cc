@@ -65,8 +65,6 @@ double TotalCycles(const TileProblem& problem, const Tile& tile, int lanes) {
 
 std::vector<Tile> MatrixForm::Tiles(const Target& target, const TileProblem& problem) const {
   const int lanes = target.f32_lanes(), per_column = std::max(1, kWords / lanes);
-  // Emulated ones are there to be compared: no other form is as fast.
-  const double speed = target.matrices.in_registers() ? 1 : 1e-3;
   std::vector<Tile> tiles;
   for (int y = 1; y <= 2; ++y) {
     const bool rows = problem.height && problem.width && *problem.height >= y;
@@ -80,7 +78,7 @@ std::vector<Tile> MatrixForm::Tiles(const Target& target, const TileProblem& pro
         if (tile.vectors > problem.vectors ||
             (per_column > 1 && problem.vectors % tile.vectors != 0))
           break;
-        tile.cycles = TotalCycles(problem, tile, lanes) * speed;
+        tile.cycles = TotalCycles(problem, tile, lanes);
         tiles.push_back(tile);
       }
     }

@@ -390,10 +390,13 @@ void ProposeConv(const KernelRequest& request, std::vector<Candidate>& candidate
       if (plan && LayoutsAgree(root.group, *plan))
         candidates.push_back(MakeCandidate(request, root.group, *plan));
     };
+    const size_t before = candidates.size();
     // The first of equal costs wins: where memory decides, that should be matrices.
     for (const bool row_major : {false, true}) {
       if (matrices) propose(*matrices, matrices->form, row_major);
     }
+    // Emulated ones are there to be compared.
+    if (candidates.size() > before && !request.target.matrices.in_registers()) continue;
     propose(*conv, conv->form, false);
     // Pairs are not gathered.
     propose(*conv, conv->shape.bytes ? conv->form : FloatsOf(request, conv->w_type()), true);

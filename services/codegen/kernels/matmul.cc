@@ -435,8 +435,11 @@ void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candida
     }
   };
   // The first of equal costs wins: where memory decides, that should be matrices.
+  const size_t before = candidates.size();
   if (const std::optional<MatMulRoot> matrices = WithMatrices(request, *product))
     propose(*matrices);
+  // Emulated ones are there to be compared.
+  if (candidates.size() > before && !request.target.matrices.in_registers()) return;
   propose(*product);
 }
 

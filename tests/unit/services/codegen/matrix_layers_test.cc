@@ -147,7 +147,7 @@ TEST(MatrixLayers, WholeNumbersAreExact) {
 // Widths, rows and batches that are known only at run time, less and more than a tile.
 TEST(MatrixLayers, SizesOfTheRun) {
   Graph graph;
-  const Dim size = Dim::OfSymbol(graph.symbols->AddInput("size", {0, 2}, {0, 100}));
+  const Dim size = Dim::OfSymbol(graph.symbols->AddInput("size", {0, 2}, {1, 100}));
   const DataType type = DataType::kBF16;
   const ValueId x = graph.AddInput("x", Type::Tensor(type, {1, 32, size, size}));
   const ValueId rows = graph.AddInput("rows", Type::Tensor(type, {size, 64}));
@@ -171,7 +171,7 @@ TEST(MatrixLayers, SizesOfTheRun) {
       if (target != "x86-64-v4-amx" && kernel.kernel != "scheduled")
         EXPECT_NE(kernel.reason.find("matrices of"), std::string::npos) << kernel.reason;
     }
-    for (const int64_t n : {0, 1, 2, 7, 15, 16, 17, 31, 32, 33, 50}) {
+    for (const int64_t n : {1, 2, 7, 15, 16, 17, 31, 32, 33, 50}) {
       const std::vector<Tensor> inputs = {HalfValues(type, {1, 32, n, n}, 3),
                                           HalfValues(type, {n, 64}, 4),
                                           HalfValues(type, {1, 40, n, n}, 5)};
@@ -182,6 +182,29 @@ TEST(MatrixLayers, SizesOfTheRun) {
               << target << ", size " << n << ", " << run << ", output " << i;
         }
       });
+    }
+  }
+}
+
+// Registers of no rows would be a fault.
+TEST(MatrixLayers, NoRows) {
+  Graph graph;
+  const Dim rows = Dim::OfSymbol(graph.symbols->AddInput("rows", {0, 0}, {0, 100}));
+  const DataType type = DataType::kBF16;
+  const ValueId x = graph.AddInput("x", Type::Tensor(type, {rows, 64}));
+  graph.outputs = {
+      Node1(graph, "MatMul", {x, graph.AddConstant("m", HalfValues(type, {64, 48}, 9))})};
+  Infer(graph);
+  for (const std::string& target : Targets()) {
+    CompileOptions options;
+    options.target = target;
+    const Compiled compiled = CompileGraph(graph, options).value();
+    EXPECT_TRUE(InMatrices(compiled.report)) << target;
+    for (const int64_t n : {0, 1}) {
+      const std::vector<Tensor> inputs = {HalfValues(type, {n, 64}, 3)};
+      const std::vector<Tensor> expected = ops::Evaluate(graph, inputs).value();
+      const auto actual = Artifact::Open(compiled.library()).value()->Run(inputs).value();
+      EXPECT_EQ(actual[0].dims(), expected[0].dims()) << target;
     }
   }
 }
