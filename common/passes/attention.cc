@@ -409,9 +409,12 @@ class AttentionFinder {
     const ValueId place = side_by_side ? end : node.outputs[0];
     const Type type = side_by_side ? folded : result;
     graph_.node(id).name += ".products";  // it goes, and leaves its name
-    ValueId y = AddTyped(graph_, "q.attention", node.name, inputs, type, attributes);
-    if (TypeOf(place).rank() == 4 && side_by_side)
-      y = Reshaped(y, {0, 0, q.heads, v.size}, {q.batch, q.steps, q.heads, v.size});
+    // A value of other dims than the model's must not have the model's name.
+    const bool reshaped = side_by_side && TypeOf(place).rank() == 4;
+    ValueId y = AddTyped(graph_, "q.attention", reshaped ? node.name + ".folded" : node.name,
+                         inputs, type, attributes);
+    graph_.node(graph_.value(y).producer).name = node.name;
+    if (reshaped) y = Reshaped(y, {0, 0, q.heads, v.size}, {q.batch, q.steps, q.heads, v.size});
     graph_.node(graph_.value(y).producer).origin = node.origin;
     TakePlace(graph_, place, y);
     return true;
