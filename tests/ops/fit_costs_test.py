@@ -11,12 +11,18 @@ import unittest
 
 import support
 
-try:
-    import numpy  # noqa: F401, for the script
-except ImportError:
+
+
+def python_with_numpy():
+    """scripts/test's own environment has it, and maybe the system."""
+    for python in (support.ROOT / "build/peer-venv/bin/python", pathlib.Path(sys.executable)):
+        if python.exists() and subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode == 0:
+            return str(python)
     print("skipped: no numpy (Debian's package `python3-numpy`)")
     sys.exit(support.SKIPPED)
 
+
+PYTHON = python_with_numpy()
 SCRIPT = support.ROOT / "bench/kernels/fit_costs.py"
 SHAPES = [(pixels, vectors) for vectors in (1, 2, 3, 4) for pixels in (1, 2, 4, 6, 8, 12, 14, 28)
           if pixels * vectors <= 28]
@@ -49,7 +55,7 @@ class FitCosts(unittest.TestCase):
         for i, run in enumerate(runs):
             paths.append(self.folder / f"{i}.json")
             paths[-1].write_text(run if isinstance(run, str) else json.dumps(run))
-        return subprocess.run([sys.executable, SCRIPT, *paths], capture_output=True, text=True)
+        return subprocess.run([PYTHON, SCRIPT, *paths], capture_output=True, text=True)
 
     def row(self, *runs):
         done = self.fit(*runs)
@@ -93,7 +99,7 @@ class FitCosts(unittest.TestCase):
             self.assertIn(message, done.stderr)
 
     def test_help(self):
-        done = subprocess.run([sys.executable, SCRIPT, "--help"], capture_output=True, text=True)
+        done = subprocess.run([PYTHON, SCRIPT, "--help"], capture_output=True, text=True)
         self.assertEqual(0, done.returncode)
         self.assertIn("cores.def", done.stdout)
 

@@ -120,6 +120,8 @@ class LlvmVectorBuilder final : public VectorBuilder {
     b_.CreateStore(At(value), At(variable));
   }
   Handle NewVariable(const Handle& initial);
+  // The rows of a matrix's shape.
+  void CopyRows(const Matrix& matrix, Ptr from, Int from_stride, Ptr to, Int to_stride);
 
   ModuleState& state_;
   llvm::Function* function_;

@@ -140,17 +140,20 @@ void LlvmVectorBuilder::Zero(const Matrix& matrix) {
   });
 }
 
+void LlvmVectorBuilder::CopyRows(const Matrix& matrix, Ptr from, Int from_stride, Ptr to,
+                                 Int to_stride) {
+  const MatrixShape& shape = matrices_[static_cast<size_t>(matrix.id)];
+  For(I(0), shape.rows, 1, [&](Int row) {
+    Store(to + row * to_stride, LoadWords(from + row * from_stride, static_cast<int>(shape.words)));
+  });
+}
+
 void LlvmVectorBuilder::Load(const Matrix& matrix, Ptr address, Int stride) {
   if (state_.target.matrices.in_registers()) {
     return Call(state_, b_, state_.target.matrices.load,
                 {Register(b_, matrix), At(address), At(stride)});
   }
-  const MatrixShape& shape = matrices_[static_cast<size_t>(matrix.id)];
-  const Ptr memory = matrix_memory_[static_cast<size_t>(matrix.id)];
-  For(I(0), shape.rows, 1, [&](Int row) {
-    Store(memory + row * kRowPitch,
-          LoadWords(address + row * stride, static_cast<int>(shape.words)));
-  });
+  CopyRows(matrix, address, stride, matrix_memory_[static_cast<size_t>(matrix.id)], I(kRowPitch));
 }
 
 void LlvmVectorBuilder::Store(const Matrix& matrix, Ptr address, Int stride) {
@@ -158,12 +161,7 @@ void LlvmVectorBuilder::Store(const Matrix& matrix, Ptr address, Int stride) {
     return Call(state_, b_, state_.target.matrices.store,
                 {Register(b_, matrix), At(address), At(stride)});
   }
-  const MatrixShape& shape = matrices_[static_cast<size_t>(matrix.id)];
-  const Ptr memory = matrix_memory_[static_cast<size_t>(matrix.id)];
-  For(I(0), shape.rows, 1, [&](Int row) {
-    Store(address + row * stride,
-          LoadWords(memory + row * kRowPitch, static_cast<int>(shape.words)));
-  });
+  CopyRows(matrix, matrix_memory_[static_cast<size_t>(matrix.id)], I(kRowPitch), address, stride);
 }
 
 void LlvmVectorBuilder::AddProducts(MatrixProducts products, const Matrix& sum, const Matrix& left,

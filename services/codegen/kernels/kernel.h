@@ -65,7 +65,7 @@ class VectorCode {
   virtual bool UsesMatrices() const { return false; }
 };
 
-// That of a candidate, whose dims are those of a copy of the graph's table until it is chosen.
+// The plan of a candidate: its dims are those of a copy of the graph's table until it is chosen.
 class CandidateCode : public VectorCode {
  public:
   // The same with other dims: those of another symbol table.

@@ -26,6 +26,8 @@ Targets AllTargets() {
     auto& names = variants.size() > 1 ? targets.of_several : targets.of_one_variant;
     names.push_back(runs ? each.name : "host");
   }
+  // Few CPUs have matrix registers; their plans run everywhere.
+  targets.of_one_variant.emplace_back("llvm -emulate-matrices");
   return targets;
 }
 

@@ -89,6 +89,28 @@ Graph HalfGraph(const HalfLayer& layer, DataType type) {
   return graph;
 }
 
+void UseWholeNumbers(Graph& graph, DataType type) {
+  for (Value& value : graph.values) {
+    if (value.constant == nullptr) continue;
+    std::vector<float> weights;
+    for (int64_t i = 0; i < value.constant->tensor.size(); ++i)
+      weights.push_back(i % 61 == 0 ? 1.0F : 0.0F);
+    value.constant = std::make_shared<const Constant>(
+        Constant{Tensor::Floats(type, value.constant->tensor.dims(), weights), "", {}});
+  }
+}
+
+std::vector<Tensor> WholeInputs(const Graph& graph, DataType type) {
+  std::vector<Tensor> inputs = RandomInputs(InputsOf(graph), 3).value();
+  for (Tensor& input : inputs) {
+    std::vector<float> values;
+    for (int64_t i = 0; i < input.size(); ++i)
+      values.push_back(static_cast<float>((i * 7 + i / 5) % 4));
+    input = Tensor::Floats(type, input.dims(), values);
+  }
+  return inputs;
+}
+
 Graph LongHalfSums() {
   struct Sum {
     std::vector<int64_t> x, w;

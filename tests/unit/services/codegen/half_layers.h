@@ -35,6 +35,11 @@ const std::vector<HalfLayer>& HalfLayers();
 // The layer, then Relu: one output.
 Graph HalfGraph(const HalfLayer& layer, DataType type);
 
+// Replaces constants by whole numbers: 0 but for one in every 61, so that sums stay below what bf16 counts, 256.
+void UseWholeNumbers(Graph& graph, DataType type);
+// Inputs that are whole numbers from 0 to 3: sums that do not round.
+std::vector<Tensor> WholeInputs(const Graph& graph, DataType type);
+
 // Convolutions and products of f16 with long reductions, an output each, and whole numbers for them
 // whose sums a sum in f16 cannot hold: rounded once, results are the interpreter's.
 Graph LongHalfSums();

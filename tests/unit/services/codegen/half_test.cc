@@ -40,26 +40,11 @@ TEST_P(HalfTest, MicroKernelsTakeEveryLayerOnEveryCpu) {
 // numbers do not round.
 TEST_P(HalfTest, WholeNumbersAreExact) {
   const DataType type = GetParam();
-  const auto whole = [&](const Tensor& tensor, int64_t below) {
-    std::vector<float> values;
-    for (int64_t i = 0; i < tensor.size(); ++i)
-      values.push_back(static_cast<float>((i * 7 + i / 5) % below));
-    return Tensor::Floats(type, tensor.dims(), values);
-  };
   for (HalfLayer layer : HalfLayers()) {
     if (layer.name == "long rows" || layer.attributes.contains("alpha")) continue;
     Graph graph = HalfGraph(layer, type);
-    for (Value& value : graph.values) {
-      if (value.constant == nullptr) continue;
-      // Weights are 0 but for one in every 61, so that sums stay below what bf16 counts: 256.
-      std::vector<float> weights;
-      for (int64_t i = 0; i < value.constant->tensor.size(); ++i)
-        weights.push_back(i % 61 == 0 ? 1.0F : 0.0F);
-      value.constant = std::make_shared<const Constant>(
-          Constant{Tensor::Floats(type, value.constant->tensor.dims(), weights), "", {}});
-    }
-    std::vector<Tensor> inputs = RandomInputs(InputsOf(graph), 3).value();
-    for (Tensor& input : inputs) input = whole(input, 4);
+    UseWholeNumbers(graph, type);
+    const std::vector<Tensor> inputs = WholeInputs(graph, type);
     const std::vector<Tensor> expected = ops::Evaluate(graph, inputs).value();
     ForEachBuild(graph, {3}, [&](const Compiled& compiled, int, const std::string& where) {
       ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& outputs, const std::string& run) {
