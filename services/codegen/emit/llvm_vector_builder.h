@@ -69,6 +69,7 @@ class LlvmVectorBuilder final : public VectorBuilder {
   void Zero(const Matrix& matrix) override;
   void Load(const Matrix& matrix, Ptr address, Int stride) override;
   void Store(const Matrix& matrix, Ptr address, Int stride) override;
+  int StoreMatricesWithin() const override { return state_.target.matrices.store_within; }
   void AddProducts(MatrixProducts products, const Matrix& sum, const Matrix& left,
                    const Matrix& right) override;
 

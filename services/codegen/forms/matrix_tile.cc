@@ -31,6 +31,7 @@ MatrixRegisters::MatrixRegisters(VectorBuilder& b, MatrixProducts products,
   weights_.assign(at(sums + blocks), registers.end());
   memory_ = b.Stack(static_cast<int64_t>(sums) * MatrixUnit::kRows * kColumnBytes);
   starts_ = b.Stack(shapes.columns * kColumnBytes);
+  if (b.StoreMatricesWithin() > 0) steps_ = b.Variable(b.I(0));
 }
 
 DataType MatrixRegisters::SumType() const {
@@ -65,6 +66,15 @@ void MatrixRegisters::Start(const MatrixTile& tile) {
   if (tile.prefetch.valid()) prefetch_at_ = b_.Variable(tile.prefetch);
 }
 
+void MatrixRegisters::StoreInTime() {
+  if (!steps_.valid()) return;
+  steps_.Set(steps_.Get() + 1);
+  b_.If(steps_.Get() >= b_.I(b_.StoreMatricesWithin()), [&] {
+    b_.Store(pixels_[0], memory_, b_.I(kColumnBytes));
+    steps_.Set(b_.I(0));
+  });
+}
+
 void MatrixRegisters::Step(const MatrixTile& tile, Int offset) {
   const Ptr weights = weights_at_.Get();
   const int64_t columns = ColumnsOf(tile.vectors, lanes_), pitch = columns * kColumnBytes;
@@ -82,6 +92,7 @@ void MatrixRegisters::Step(const MatrixTile& tile, Int offset) {
     }
   }
   weights_at_.Set(weights + shapes_.words * pitch);
+  StoreInTime();
 }
 
 void MatrixRegisters::StoreSums(const MatrixTile& tile, const StoreRow& store) {
@@ -92,9 +103,6 @@ void MatrixRegisters::StoreSums(const MatrixTile& tile, const StoreRow& store) {
     for (int column = 0; column < ColumnsOf(tile.vectors, lanes_); ++column)
       b_.Store(Sum(static_cast<int>(block), column), memory + column * kColumnBytes,
                b_.I(row_bytes));
-  }
-  for (size_t block = 0; block < tile.blocks.size(); ++block) {
-    const Ptr memory = memory_ + static_cast<int64_t>(block) * block_bytes;
     b_.For(tile.blocks[block].first, rows_, 1, [&](Int row) {
       for (int v = 0; v < tile.vectors; ++v) {
         const Ptr at = memory + (row * row_bytes + v * vector);
@@ -102,6 +110,8 @@ void MatrixRegisters::StoreSums(const MatrixTile& tile, const StoreRow& store) {
       }
     });
   }
+  // `store` takes its time, too.
+  if (steps_.valid()) steps_.Set(b_.I(b_.StoreMatricesWithin() / 2));
 }
 
 void MatrixRegisters::Emit(const MicroReduction& r, const MatrixTile& tile, const StoreRow& store) {

@@ -61,6 +61,8 @@ class MatrixRegisters {
     return sums_[static_cast<size_t>(block * shapes_.columns + column)];
   }
   void Start(const MatrixTile& tile);
+  // Stores pixels that nobody reads, once in VectorBuilder::StoreMatricesWithin steps.
+  void StoreInTime();
   // `offset` bytes after the first word of each block.
   void Step(const MatrixTile& tile, Int offset);
   void StoreSums(const MatrixTile& tile, const StoreRow& store);
@@ -72,6 +74,7 @@ class MatrixRegisters {
   const int lanes_;
   std::vector<Matrix> sums_, pixels_, weights_;
   Ptr memory_;  // of a tile's sums
+  IntVar steps_;  // since a register was stored; invalid where that does not matter
   Ptr starts_;  // of those of a pixel
   PtrVar weights_at_, prefetch_at_;
 };

@@ -185,6 +185,7 @@ class VectorBuilder {
   // Rows `stride` bytes apart; 0 repeats one row.
   virtual void Load(const Matrix& matrix, Ptr address, Int stride) = 0;
   virtual void Store(const Matrix& matrix, Ptr address, Int stride) = 0;
+  virtual int StoreMatricesWithin() const = 0;  // MatrixUnit::store_within
   // sum[m][n] += the products of the numbers of word k of left[m] and of word n of right[k], over all k. The left
   // matrix has as many words as the right one has rows.
   virtual void AddProducts(MatrixProducts products, const Matrix& sum, const Matrix& left,

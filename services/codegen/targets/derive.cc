@@ -222,6 +222,9 @@ class Deriver {
     unit.zero = "llvm.x86.tilezero";
     unit.load = "llvm.x86.tileloadd64";
     unit.store = "llvm.x86.tilestored64";
+    // Measured on Emerald Rapids: a store more than 0.7 us after the one before it takes 0.3 us longer, and the
+    // products after it wait. 8 steps take 0.2 to 0.5 us.
+    unit.store_within = 8;
   }
 
   void Vnni(const char* instruction) {

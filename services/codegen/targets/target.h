@@ -21,6 +21,9 @@ struct MatrixUnit {
   // can be run, and compared, on CPUs without such registers.
   std::string configure, release, zero, load, store;
   bool in_registers() const { return !configure.empty(); }
+  // Steps of a reduction after which a register should be stored again, whatever it holds: a store that comes
+  // much later waits. 0: never.
+  int store_within = 0;
   static constexpr int kRegisters = 8;
   static constexpr int kRows = 16, kWords = 16;
 };
