@@ -22,16 +22,19 @@ MatrixShapes ShapesOf(const Tile& tile, int lanes, int words) {
 }
 
 // Cycles of a tile, measured on Emerald Rapids: a product takes a cycle for each row of the left
-// matrix, and eight at least; a load reads two lines a cycle from the nearest cache.
-double TileCycles(const MatrixShapes& shapes, double steps) {
+// matrix, and eight at least. Pixels come from the second cache for their first tap: tiles of other panels
+// have pushed them out of the nearest.
+double TileCycles(const MatrixShapes& shapes, double steps, double taps) {
   constexpr double kLeastProduct = 8.5, kStart = 60, kStoreRow = 3.5;
-  constexpr double kFarLine = 0.35;   // more for a line of weights from the second cache
-  constexpr double kNear = 24 << 10;  // weights that stay in the nearest
+  constexpr double kNearLine = 0.5, kFarLine = 1.25;  // loads from the nearest cache, and from the second
+  constexpr double kNear = 24 << 10;                  // bytes of weights that stay in the nearest
   const double rows = shapes.rows, blocks = shapes.blocks, columns = shapes.columns;
   const double products = blocks * columns * std::max(rows + 0.5, kLeastProduct);
-  const double loads = (blocks * rows + columns * kWords) / 2;
-  double step = std::max(products, loads) + 2;
-  if (steps * columns * kWords * 64 > kNear) step += kFarLine * columns * kWords;
+  const double pixels = blocks * rows, weights = columns * kWords;
+  const bool far = steps * weights * 64 > kNear;
+  const double loads = pixels * (kNearLine + (kFarLine - kNearLine) / taps) +
+                       weights * (far ? kFarLine : kNearLine);
+  const double step = std::max(products, loads) + 2;
   return kStart + steps * step + kStoreRow * blocks * columns * rows;
 }
 
@@ -47,7 +50,7 @@ double TotalCycles(const TileProblem& problem, const Tile& tile, int lanes) {
       Tile narrow = part;
       narrow.vectors = static_cast<int>(vectors);
       if (count > 0) {
-        cycles += static_cast<double>(count) * TileCycles(ShapesOf(narrow, lanes, kWords), steps);
+        cycles += static_cast<double>(count) * TileCycles(ShapesOf(narrow, lanes, kWords), steps, problem.taps);
       }
     }
     return cycles;

@@ -129,6 +129,8 @@ bool PlanTile(const KernelRequest& request, size_t rank, ConvPlan& plan) {
   problem.vectors = plan.vectors;
   problem.steps = plan.steps() + plan.words_twice();
   problem.most_vectors = plan.shared.MostVectors();
+  problem.taps = std::max(1.0, static_cast<double>(shape.kernel_h * shape.kernel_w) /
+                                   static_cast<double>(shape.stride_h * shape.stride_w));
   const std::vector<Tile> tiles = plan.form->Tiles(request.target, problem);
   if (rank >= tiles.size()) return false;
   plan.tile = tiles[rank];
