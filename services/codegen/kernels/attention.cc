@@ -6,8 +6,10 @@
 
 #include "common/base/status.h"
 #include "common/loops/builder.h"
-#include "services/codegen/kernels/attention_plan.h"
+#include "services/codegen/forms/matrix_tile.h"
+#include "services/codegen/kernels/attention_halves.h"
 #include "services/codegen/kernels/catalogue.h"
+#include "services/codegen/kernels/float_forms.h"
 #include "services/codegen/kernels/planned_kernel.h"
 
 namespace quench::codegen {
@@ -53,12 +55,15 @@ class AttentionEmitter {
         s_(plan.shape),
         buffers_(buffers),
         vector_(int64_t{4} * plan.lanes),
+        halves_(b, plan),
         exponential_(Exponential()),
         inverse_(Inverse(plan.shape.empty_is_zero)) {}
 
   absl::Status Emit() {
     steps_ = b_.Size(s_.steps);
     keys_ = b_.Size(s_.keys);
+    registers_ = plan_.form->Registers(b_, {1, plan_.rows.most, plan_.vectors}, Panels(),
+                                       plan_.rows.WholeTile(b_));
     const Int row_tasks = b_.Size(plan_.row_tasks);
     b_.For(b_.Begin(), b_.End(), 1, [&](Int task) {
       const Int rows = task % row_tasks, head = task / row_tasks;
@@ -76,6 +81,7 @@ class AttentionEmitter {
         Task(plan_.few);
       }
     });
+    if (registers_) registers_->Release();
     return status_;
   }
 
@@ -88,6 +94,15 @@ class AttentionEmitter {
   struct Row {
     Int shared, row, local;
   };
+
+  // A tile of queries from `row` on: `count` of at most `rows`, the first of which an earlier tile has stored.
+  struct Queries {
+    Int shared, row;
+    int rows;
+    Int count, stored;
+  };
+
+  WeightPanels Panels() const { return {.lanes = plan_.lanes, .unroll = plan_.unroll}; }
 
   Int TileCount() {
     if (s_.steps.is_static()) return b_.I(SplitEvenly(s_.steps.value(), plan_.rows.most).parts());
@@ -117,8 +132,15 @@ class AttentionEmitter {
       if (!few) PackValues(block);
       b_.For(b_.I(0), b_.I(plan_.sharing()), 1, [&](Int shared) {
         if (few) return Alone(block, shared);
-        plan_.rows.For(b_, first_tile_, last_tile_,
-                       [&](Int row, int rows) { Tile(block, shared, row, rows); });
+        if (!plan_.halves()) {
+          plan_.rows.For(b_, first_tile_, last_tile_, [&](Int row, int rows) {
+            Tile(block, {shared, row, rows, b_.I(rows), b_.I(0)});
+          });
+          return;
+        }
+        plan_.rows.ForWhole(b_, first_tile_, last_tile_, [&](Int row, Int stored) {
+          Tile(block, {shared, row, plan_.rows.most, plan_.rows.WholeTile(b_), stored});
+        });
       });
     });
     if (!plan_.single) FinishSums();
@@ -165,7 +187,7 @@ class AttentionEmitter {
 
   // Calls body(vectors, first vector) for the tiles of keys that hold the first `keys`.
   void ForKeyTiles(Int keys, const std::function<void(int, Int)>& body) {
-    if (plan_.single && !s_.causal && !s_.has_lengths) {
+    if (plan_.single && !s_.causal && !s_.has_lengths && !plan_.halves()) {
       const PanelSplit split =
           SplitIntoPanels((s_.keys.value() + plan_.lanes - 1) / plan_.lanes, plan_.vectors);
       b_.For(b_.I(0), b_.I(split.parts()), 1, [&](Int p) {
@@ -178,18 +200,22 @@ class AttentionEmitter {
            [&](Int p) { body(plan_.vectors, p * plan_.vectors); });
   }
 
-  // [tiles][size][vectors][lanes of keys]. Keys behind the last one are copies of it, whose scores
+  // [tiles][size][vectors][lanes of keys], where the size of halves is that in words. Keys behind the last one are copies of it, whose scores
   // nobody reads.
   void PackKeys(const Block& block) {
     const Ptr base = StepAt(ops::kAttentionKey, kv_, b_.I(0));
     const int64_t step = StepBytes(ops::kAttentionKey), element = Bytes(s_.type);
     ForKeyTiles(block.keys, [&](int vectors, Int first_vector) {
-      const Ptr tile = Scratch(plan_.keys_at) + first_vector * (s_.size * vector_);
+      const Ptr tile = Scratch(plan_.keys_at) + first_vector * (plan_.size_words() * vector_);
       for (int v = 0; v < vectors; ++v) {
         std::vector<Ptr> keys;
         const Int first = block.first + (first_vector + v) * plan_.lanes;
         for (int lane = 0; lane < plan_.lanes; ++lane)
           keys.push_back(base + Min(first + lane, keys_ - 1) * step);
+        if (plan_.halves()) {
+          halves_.PackKeys(tile, vectors, v, keys);
+          continue;
+        }
         const auto columns = [&](Int column, int count) {
           std::vector<Vec> rows;
           for (const Ptr& key : keys)
@@ -223,12 +249,22 @@ class AttentionEmitter {
     return Columns(vector + v);
   }
 
-  // [tiles][keys][vectors][lanes], with room for the keys of a whole block.
+  Ptr ValueTile(Int first) {
+    const int64_t words = plan_.halves() ? plan_.block / 2 : plan_.block;
+    return Scratch(plan_.values_at) + first * (words * vector_);
+  }
+
+  // [tiles][keys or, of halves, pairs of keys][vectors][lanes], with room for the keys of a whole block.
   void PackValues(const Block& block) {
     const Ptr base = StepAt(ops::kAttentionValue, kv_, block.first);
     const int64_t step = StepBytes(ops::kAttentionValue);
     ForValueTiles([&](int vectors, Int first) {
-      const Ptr tile = Scratch(plan_.values_at) + first * (plan_.block * vector_);
+      const Ptr tile = ValueTile(first);
+      for (int v = 0; plan_.halves() && v < vectors; ++v) {
+        const Ptr from = base + (first + v) * (plan_.lanes * Bytes(s_.type));
+        halves_.PackValues(tile, vectors, v, from, step, block.keys, Columns(first, v));
+      }
+      if (plan_.halves()) return;
       b_.For(b_.I(0), block.keys, 1, [&](Int key) {
         const Ptr from = base + key * step + first * (plan_.lanes * Bytes(s_.type));
         for (int v = 0; v < vectors; ++v) {
@@ -240,12 +276,10 @@ class AttentionEmitter {
     });
   }
 
-  int64_t QueryBytes() const { return (s_.size + plan_.lanes - 1) / plan_.lanes * vector_; }
-
   // Query `row`, scaled, as f32 at place `x` of the tile.
   void PackQuery(Int head, Int row, Int x) {
     const Ptr from = StepAt(ops::kAttentionQuery, head, row);
-    const Ptr to = Scratch(plan_.queries_at) + x * QueryBytes();
+    const Ptr to = Scratch(plan_.queries_at) + x * plan_.QueryBytes();
     const Vec scale = b_.F(s_.scale, plan_.lanes);
     for (int64_t c = 0; c < s_.size; c += plan_.lanes) {
       const Vec value =
@@ -256,17 +290,22 @@ class AttentionEmitter {
 
   // ---- a tile of queries ----
 
-  void Tile(const Block& block, Int shared, Int row, int rows) {
+  void Tile(const Block& block, const Queries& q) {
     const auto emit = [&](Int keys) {
-      b_.For(b_.I(0), b_.I(rows), 1, [&](Int x) { PackQuery(Head(shared), row + x, x); });
-      ForKeyTiles(keys, [&](int vectors, Int first) { Scores(vectors, first, rows); });
-      b_.For(b_.I(0), b_.I(rows), 1,
-             [&](Int x) { Exponentials(block, RowOf(shared, row + x), x, keys); });
-      ForValueTiles([&](int vectors, Int first) { Mix(vectors, first, shared, row, rows, keys); });
+      b_.For(b_.I(0), q.count, 1, [&](Int x) {
+        if (!plan_.halves()) return PackQuery(Head(q.shared), q.row + x, x);
+        halves_.PackQuery(StepAt(ops::kAttentionQuery, Head(q.shared), q.row + x),
+                          Scratch(plan_.queries_at) + x * plan_.QueryBytes());
+      });
+      ForKeyTiles(keys, [&](int vectors, Int first) { Scores(vectors, first, q); });
+      b_.For(q.stored, q.count, 1, [&](Int x) {
+        Exponentials(block, RowOf(q.shared, q.row + x), x, keys, plan_.halves());
+      });
+      ForValueTiles([&](int vectors, Int first) { Mix(vectors, first, q, keys); });
     };
     if (!s_.causal) return emit(block.keys);
     // The last query reaches furthest.
-    const Int keys = Max(Min(block.keys, row + offset_ + b_.I(rows) - block.first), b_.I(0));
+    const Int keys = Max(Min(block.keys, q.row + offset_ + q.count - block.first), b_.I(0));
     plan_.single ? emit(keys) : b_.If(keys > b_.I(0), [&] { emit(keys); });
   }
 
@@ -283,32 +322,42 @@ class AttentionEmitter {
     return r;
   }
 
-  TileCode Code() { return plan_.form->Code(b_, {.lanes = plan_.lanes}, {}); }
+  TileCode Code() { return plan_.form->Code(b_, Panels(), {.registers = registers_}); }
 
-  void Scores(int vectors, Int first, int rows) {
+  MicroTile TileOf(const Queries& q, int vectors) {
     MicroTile tile;
-    tile.x = rows;
+    tile.x = q.rows;
     tile.vectors = vectors;
-    tile.x_stride = b_.I(QueryBytes());
     tile.y_stride = b_.I(0);
+    if (plan_.halves()) tile.pixels = q.count, tile.stored = q.stored;
+    return tile;
+  }
+
+  void Scores(int vectors, Int first, const Queries& q) {
+    MicroTile tile = TileOf(q, vectors);
+    tile.x_stride = b_.I(plan_.QueryBytes());
     tile.input = Scratch(plan_.queries_at);
-    tile.weights = Scratch(plan_.keys_at) + first * (s_.size * vector_);
+    tile.weights = Scratch(plan_.keys_at) + first * (plan_.size_words() * vector_);
     const Ptr to = Scratch(plan_.scores_at) + first * vector_;
-    Code()(Reduction(b_.I(s_.size)), tile, [&](Int, Int x, int v, Vec value) {
+    const Vec scale = b_.F(s_.scale, plan_.lanes);
+    const MicroReduction reduction = plan_.halves()
+                                         ? halves_.Reduction(b_.I(2 * plan_.size_words()))
+                                         : Reduction(b_.I(s_.size));
+    Code()(reduction, tile, [&](Int, Int x, int v, Vec value) {
+      if (plan_.halves()) value = b_.Apply(VecOp::kMul, value, scale);  // queries are not
       b_.Store(to + x * plan_.pitch() + vector_ * v, value);
     });
   }
 
-  void Mix(int vectors, Int first, Int shared, Int row, int rows, Int keys) {
-    MicroTile tile;
-    tile.x = rows;
-    tile.vectors = vectors;
+  void Mix(int vectors, Int first, const Queries& q, Int keys) {
+    MicroTile tile = TileOf(q, vectors);
     tile.x_stride = b_.I(plan_.pitch());
-    tile.y_stride = b_.I(0);
     tile.input = Scratch(plan_.scores_at);
-    tile.weights = Scratch(plan_.values_at) + first * (plan_.block * vector_);
-    Code()(Reduction(keys), tile, [&](Int, Int x, int v, Vec value) {
-      AddResult(RowOf(shared, row + x), x, first, v, value);
+    tile.weights = ValueTile(first);
+    const MicroReduction reduction =
+        plan_.halves() ? halves_.Reduction(halves_.Padded(keys)) : Reduction(keys);
+    Code()(reduction, tile, [&](Int, Int x, int v, Vec value) {
+      AddResult(RowOf(q.shared, q.row + x), x, first, v, value);
     });
   }
 
@@ -363,9 +412,9 @@ class AttentionEmitter {
     b_.If(whole < keys, [&] { body(whole, keys - whole); });
   }
 
-  // The scores of place `x` become exponentials, 0 for keys out of reach, up to `keys`; the factor of
-  // earlier sums, or the inverse of the sum, is stored.
-  void Exponentials(const Block& block, const Row& row, Int x, Int keys) {
+  // The scores of place `x` become exponentials, 0 for keys out of reach, up to `keys`, in f32 or, from
+  // the same address on, in halves; the factor of earlier sums, or the inverse of the sum, is stored.
+  void Exponentials(const Block& block, const Row& row, Int x, Int keys, bool halves) {
     const Ptr scores = Scratch(plan_.scores_at) + x * plan_.pitch();
     const Int reach = ReachIn(block, row);
     const Ptr mask = s_.has_mask ? MaskAt(block, row) : Ptr{};
@@ -396,13 +445,18 @@ class AttentionEmitter {
       const Vec score = b_.Load(scores + key * 4, plan_.lanes);
       Vec value = Call(exponential_, {b_.Apply(VecOp::kSub, score, shifts)});
       value = b_.KeepFirst(value, count);
-      b_.Store(scores + key * 4, value);
+      // Halves overtake no score that is still to be read.
+      halves ? b_.Store(scores + key * 2, b_.Narrow(value, s_.type))
+             : b_.Store(scores + key * 4, value);
       sums.Set(b_.Apply(VecOp::kAdd, sums.Get(), value));
     });
-    if (s_.causal) {
+    if (s_.causal || halves) {
       const Int done = (reach + (plan_.lanes - 1)) / plan_.lanes * plan_.lanes;
-      b_.For(done, keys, plan_.lanes,
-             [&](Int key) { b_.Store(scores + key * 4, b_.F(0, plan_.lanes)); });
+      const Vec none = b_.F(0, plan_.lanes);
+      b_.For(done, halves ? halves_.Padded(keys) : keys, plan_.lanes, [&](Int key) {
+        halves ? b_.Store(scores + key * 2, b_.Narrow(none, s_.type))
+               : b_.Store(scores + key * 4, none);
+      });
     }
     const Vec sum = b_.Sum(sums.Get());
     const Ptr factor = Scratch(plan_.factors_at) + x * 4;
@@ -435,7 +489,7 @@ class AttentionEmitter {
       const Int reach = ReachIn(block, row);
       PackQuery(Head(shared), at, b_.I(0));
       b_.For(b_.I(0), reach, 1, [&](Int key) { Score(block.first + key, key); });
-      Exponentials(block, row, b_.I(0), reach);
+      Exponentials(block, row, b_.I(0), reach, false);
       MixAlone(block, row, reach);
     });
   }
@@ -516,6 +570,8 @@ class AttentionEmitter {
   const ops::AttentionShape& s_;
   const BufferMap& buffers_;
   const int64_t vector_;  // bytes
+  AttentionHalves halves_;
+  std::shared_ptr<MatrixRegisters> registers_;
   const ScalarFunction exponential_, inverse_;
   Int steps_, keys_;
   // The present task:
@@ -531,24 +587,38 @@ absl::Status EmitAttention(VectorBuilder& b, const Planned<AttentionPlan>& atten
   return AttentionEmitter(b, attention.group, attention.plan, attention.buffers).Emit();
 }
 
+Candidate MakeCandidate(const KernelRequest& request, const Group& group,
+                        const AttentionPlan& plan) {
+  CandidateBuilder builder(request, group, {});
+  builder.SetCode<EmitAttention>(plan);
+  Candidate& candidate = builder.candidate();
+  candidate.in_place = -1;
+  candidate.cost = AttentionCost(request, plan);
+  const std::string of = plan.form->ToString();
+  candidate.reason =
+      fmt::format("{}tile {}x{} of {} lanes, {}{}", of.empty() ? of : of + ", ", plan.rows.most,
+                  plan.vectors, plan.lanes,
+                  plan.single ? "all keys at once" : fmt::format("{} keys at once", plan.block),
+                  !plan.few   ? ""
+                  : plan.many ? ", few queries one by one"
+                               : ", queries one by one");
+  return candidate;
+}
+
 void ProposeAttention(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.options.opt_level < 2) return;
   const std::optional<Group> group = ReadGroup(request, -1);
-  if (!group) return;
-  const std::optional<AttentionPlan> plan = PlanAttention(request, *group);
-  if (!plan) return;
-  CandidateBuilder builder(request, *group, {});
-  builder.SetCode<EmitAttention>(*plan);
-  Candidate& candidate = builder.candidate();
-  candidate.in_place = -1;
-  candidate.cost = AttentionCost(request, *plan);
-  candidate.reason =
-      fmt::format("tile {}x{} of {} lanes, {}{}", plan->rows.most, plan->vectors, plan->lanes,
-                  plan->single ? "all keys at once" : fmt::format("{} keys at once", plan->block),
-                  !plan->few   ? ""
-                  : plan->many ? ", few queries one by one"
-                               : ", queries one by one");
-  candidates.push_back(std::move(candidate));
+  if (!group || group->root->op != "q.attention") return;
+  const auto propose = [&](const AnyForm& form) {
+    const std::optional<AttentionPlan> plan = PlanAttention(request, *group, form);
+    if (plan) candidates.push_back(MakeCandidate(request, *group, *plan));
+    return plan.has_value();
+  };
+  const DataType type = group->InputType(ops::kAttentionKey).dtype;
+  const std::optional<MatrixForm> matrices = MatricesOf(request, type, type);
+  // Emulated ones are there to be compared.
+  if (matrices && propose(*matrices) && !request.target.matrices.in_registers()) return;
+  propose(AnyForm());
 }
 
 }  // namespace

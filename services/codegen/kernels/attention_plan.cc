@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "common/ops/op.h"
 #include "services/codegen/kernels/conv_plan.h"
@@ -24,12 +25,11 @@ void PlaceScratch(AttentionPlan& plan) {
     at = end;
     end = RoundUp(end + 4 * floats, 64);
   };
-  const ops::AttentionShape& s = plan.shape;
   const int64_t width = plan.value_vectors() * plan.lanes;
   const int64_t all = plan.single ? 0 : plan.task_rows() * plan.sharing();
-  place(plan.keys_at, plan.many ? plan.block * s.size : 0);
+  place(plan.keys_at, plan.many ? plan.block * plan.size_words() : 0);
   place(plan.values_at, plan.many ? plan.block * width : 0);
-  place(plan.queries_at, plan.rows.most * RoundUp(s.size, plan.lanes));
+  place(plan.queries_at, plan.rows.most * plan.QueryBytes() / 4);
   place(plan.scores_at, plan.rows.most * plan.block);
   place(plan.factors_at, plan.rows.most);
   place(plan.sums_at, all * width);
@@ -37,10 +37,6 @@ void PlaceScratch(AttentionPlan& plan) {
   place(plan.totals_at, all);
   plan.scratch = end;
 }
-
-}  // namespace
-
-namespace {
 
 // Whether types tell that all operands fit: the kernel checks nothing while it runs, the nest does.
 bool OperandsFit(const Group& group, const ops::AttentionShape& s) {
@@ -58,10 +54,46 @@ bool OperandsFit(const Group& group, const ops::AttentionShape& s) {
   return true;
 }
 
+// Whether words of two numbers of queries and keys are aligned.
+bool HasWords(const ops::AttentionShape& s) {
+  if (s.size % 2 != 0) return false;
+  for (const int i : {ops::kAttentionQuery, ops::kAttentionKey}) {
+    const ops::HeadsAt& at = s.at[i];
+    if (at.folded && (at.offset % 2 != 0 || at.columns.value() % 2 != 0)) return false;
+  }
+  return true;
+}
+
+// The tiles of a head's scores; their panels divide its values, too.
+TileProblem TilesOf(const KernelRequest& request, const AttentionPlan& plan) {
+  TileProblem problem;
+  problem.height = 1;
+  if (plan.shape.steps.is_static()) problem.width = plan.shape.steps.value();
+  problem.vectors = plan.halves() ? plan.value_vectors() : 4 * request.target.tile_vectors;
+  problem.most_vectors = request.target.tile_vectors;
+  problem.steps = plan.size_words();
+  return problem;
+}
+
+// Microseconds of both products of a head, in matrices.
+double MatrixMicros(const KernelRequest& request, const AttentionPlan& plan) {
+  const double keys = TypicalSize(request.symbols, plan.shape.keys);
+  TileProblem scores = TilesOf(request, plan), values = scores;
+  const auto whole = static_cast<int64_t>((keys + plan.kStep - 1) / plan.kStep);
+  scores.vectors = whole * plan.kStep / plan.lanes;
+  values.steps = whole * MatrixUnit::kWords;
+  const double cycles = plan.form->Tiles(request.target, scores).front().cycles +
+                        plan.form->Tiles(request.target, values).front().cycles;
+  const double rows =
+      plan.shape.steps.is_static() ? 1 : TypicalSize(request.symbols, plan.shape.steps);
+  return rows * cycles * request.target.FlopsPerCycle(plan.lanes) / (request.target.gflops * 1e3);
+}
+
 }  // namespace
 
-std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const Group& group) {
-  if (group.root->op != "q.attention" || !group.epilogue.empty()) return std::nullopt;
+std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const Group& group,
+                                           const AnyForm& form) {
+  if (!group.epilogue.empty()) return std::nullopt;
   const absl::StatusOr<ops::AttentionShape> shape =
       ops::AttentionShapeOf(ops::ContextOf(*group.graph, *group.root));
   if (!shape.ok() || !IsFloatTensor(shape->type) || !OperandsFit(group, *shape))
@@ -69,6 +101,7 @@ std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const G
   SymbolTable& symbols = request.symbols;
   AttentionPlan plan;
   plan.shape = *shape;
+  plan.form = form;
   const ops::AttentionShape& s = plan.shape;
   plan.lanes = request.target.f32_lanes();
   if (plan.lanes < 4 || !std::has_single_bit(static_cast<unsigned>(plan.lanes)))
@@ -83,17 +116,18 @@ std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const G
     if (!IsFloatTensor(plan.mask_type) && plan.mask_type != DataType::kBool) return std::nullopt;
   }
   plan.unroll = StepsOfBody(request.target);
-  TileProblem problem;
-  problem.height = 1;
-  if (s.steps.is_static()) problem.width = s.steps.value();
-  problem.vectors = 4 * request.target.tile_vectors;
-  problem.most_vectors = request.target.tile_vectors;
-  problem.steps = s.size;
-  const Tile tile = plan.form->Tiles(request.target, problem).front();
+  if (plan.halves()) {
+    if (!HasWords(s)) return std::nullopt;
+    plan.unroll = MatrixUnit::kWords;
+  }
+  const std::vector<Tile> of_form = plan.form->Tiles(request.target, TilesOf(request, plan));
+  if (of_form.empty()) return std::nullopt;
+  const Tile tile = of_form.front();
   plan.vectors = tile.vectors;
   plan.rows = {s.steps, tile.x};
 
-  const int64_t keys_of_tile = int64_t{plan.vectors} * plan.lanes;
+  int64_t keys_of_tile = int64_t{plan.vectors} * plan.lanes;
+  if (plan.halves()) keys_of_tile = std::lcm(keys_of_tile, plan.kStep);
   // Keys and values of a block take half of the second cache.
   const int64_t fits = request.target.l2_bytes / 2 / (4 * (s.size + s.value_size));
   plan.single = s.keys.is_static() && s.keys.value() <= std::min(kSingleKeys, fits);
@@ -101,6 +135,7 @@ std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const G
                        keys_of_tile);
   plan.few = !s.steps.is_static() || s.steps.value() <= AttentionPlan::kFewQueries;
   plan.many = !s.steps.is_static() || s.steps.value() > AttentionPlan::kFewQueries;
+  if (plan.halves() && !plan.many) return std::nullopt;
   const Dim tiles = plan.rows.Parts(symbols);
   const int64_t rows = std::max<int64_t>(tile.x, kTaskRows / plan.sharing());
   plan.task_tiles = (rows + tile.x - 1) / tile.x;
@@ -123,12 +158,15 @@ double AttentionCost(const KernelRequest& request, const AttentionPlan& plan) {
   const double heads = TypicalSize(symbols, s.batch) * static_cast<double>(s.heads);
   const double steps = TypicalSize(symbols, s.steps), keys = TypicalSize(symbols, s.keys);
   // An exponential takes about as long as twelve multiply-adds.
-  const double flops = 2 * heads * steps * keys * static_cast<double>(s.size + s.value_size + 12);
+  constexpr double kExponential = 12, kOfPeak = 0.8;
+  const double products =
+      plan.halves() ? 0 : static_cast<double>(s.size + s.value_size);
+  const double flops = 2 * heads * steps * keys * (products + kExponential);
+  double micros = flops / (request.target.gflops * kOfPeak * 1e3);
+  if (plan.halves()) micros += heads * MatrixMicros(request, plan);
   const double kv = TypicalSize(symbols, s.batch) * static_cast<double>(s.kv_heads) * keys;
   const double bytes = kv * static_cast<double>(s.size + s.value_size) * DataTypeBits(s.type) / 8;
-  constexpr double kOfPeak = 0.8;
-  return std::max(flops / (request.target.gflops * kOfPeak * 1e3),
-                  bytes / (request.target.gbytes * 1e3));
+  return std::max(micros, bytes / (request.target.gbytes * 1e3));
 }
 
 }  // namespace quench::codegen

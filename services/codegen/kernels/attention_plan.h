@@ -2,6 +2,7 @@
 // at once.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "common/base/fields.h"
@@ -49,10 +50,23 @@ struct AttentionPlan {
   int64_t key_vectors() const { return block / lanes; }  // of a block, rounded up to tiles
   int64_t value_vectors() const { return (shape.value_size + lanes - 1) / lanes; }
   int64_t pitch() const { return 4 * block; }  // bytes from a query's scores to the next one's
+  // Matrices only: queries, keys, values and exponentials are words of two halves in scratch, in
+  // steps of whole matrices.
+  bool halves() const { return form->whole_tiles(); }
+  static constexpr int64_t kStep = 2 * MatrixUnit::kWords;  // halves
+  // Words of a query, and of a key.
+  int64_t size_words() const {
+    return halves() ? (shape.size + kStep - 1) / kStep * MatrixUnit::kWords : shape.size;
+  }
+  int64_t QueryBytes() const {
+    const int64_t floats = (shape.size + lanes - 1) / lanes * lanes;
+    return 4 * std::max(floats, size_words());
+  }
 };
 
-// The plan of a q.attention; nothing if the kernel does not support it.
-std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const Group& group);
+// The plan of a group, a q.attention, in this form; nothing if the kernel does not support it.
+std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const Group& group,
+                                           const AnyForm& form);
 
 // Microseconds.
 double AttentionCost(const KernelRequest& request, const AttentionPlan& plan);

@@ -1,5 +1,6 @@
 // Attention in tiles, of the operator and of the products that exporters write, against the interpreter
 // of the graph as it was.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,7 @@
 #include "common/ops/evaluate.h"
 #include "tests/unit/services/codegen/compile_support.h"
 #include "tests/unit/services/codegen/half_layers.h"
+#include "tests/unit/services/codegen/matrix_targets.h"
 
 namespace quench::codegen::attention_test {
 namespace {
@@ -65,6 +67,10 @@ class Builder {
     return id;
   }
 
+  Tensor OfType(const std::vector<int64_t>& dims, uint64_t seed) const {
+    return c_.type == DataType::kF32 ? Values(dims, seed) : HalfValues(c_.type, dims, seed);
+  }
+
   ValueId Heads(const std::string& name, int64_t heads, Dim dim, int64_t steps, int64_t size,
                 uint64_t seed) {
     const std::vector<int64_t> dims = c_.folded
@@ -73,9 +79,7 @@ class Builder {
     std::vector<Dim> typed(dims.begin(), dims.end());
     typed[0] = batch_;
     typed[c_.folded ? 1 : 2] = dim;
-    Tensor values =
-        c_.type == DataType::kF32 ? Values(dims, seed) : HalfValues(c_.type, dims, seed);
-    return Input(name, typed, std::move(values));
+    return Input(name, typed, OfType(dims, seed));
   }
 
   ValueId Mask() {
@@ -103,7 +107,7 @@ class Builder {
         const std::vector<int64_t> dims = {c_.batch, c_.kv_heads, c_.past, size};
         std::vector<Dim> typed(dims.begin(), dims.end());
         typed[0] = batch_;
-        inputs.push_back(Input(name, typed, Values(dims, 5)));
+        inputs.push_back(Input(name, typed, OfType(dims, 5)));
       }
     }
     if (!c_.lengths.empty()) {
@@ -163,6 +167,19 @@ int CountAttention(const Compiled& compiled) {
   return count;
 }
 
+// NaN and infinities where `right` has them.
+void ExpectNear(const Tensor& actual, const Tensor& right, double tolerance,
+                const std::string& what) {
+  ASSERT_EQ(actual.dims(), right.dims());
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    const double value = actual.FloatAt(i), wanted = right.FloatAt(i);
+    const bool same = std::isnan(wanted)   ? std::isnan(value)
+                      : std::isinf(wanted) ? value == wanted
+                                           : std::abs(value - wanted) <= tolerance;
+    ASSERT_TRUE(same) << what << ": element " << i << " is " << value << ", not " << wanted;
+  }
+}
+
 void ExpectClose(const Graph& graph, const std::vector<Tensor>& inputs, double tolerance) {
   const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(graph, inputs);
   ASSERT_TRUE(expected.ok()) << expected.status();
@@ -170,15 +187,8 @@ void ExpectClose(const Graph& graph, const std::vector<Tensor>& inputs, double t
     EXPECT_EQ(CountAttention(compiled), level >= 2 ? 1 : 0) << build;
     ForEachRun(compiled, inputs, [&](const std::vector<Tensor>& actual, const std::string& run) {
       for (size_t output = 0; output < actual.size(); ++output) {
-        ASSERT_EQ(actual[output].dims(), (*expected)[output].dims());
-        for (int64_t i = 0; i < actual[output].size(); ++i) {
-          const double value = actual[output].FloatAt(i), right = (*expected)[output].FloatAt(i);
-          const bool same = std::isnan(right)   ? std::isnan(value)
-                            : std::isinf(right) ? value == right
-                                                : std::abs(value - right) <= tolerance;
-          ASSERT_TRUE(same) << build << ", " << run << ": element " << i << " of output " << output
-                            << " is " << value << ", not " << right;
-        }
+        ExpectNear(actual[output], (*expected)[output], tolerance,
+                   fmt::format("{}, {}, output {}", build, run, output));
       }
     });
   });
@@ -290,6 +300,60 @@ std::vector<Case> Cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionTest, testing::ValuesIn(Cases()),
+                         [](const auto& test) { return test.param.name; });
+
+// The same in halves, where the target multiplies matrices of them.
+class AttentionInMatrices : public testing::TestWithParam<Case> {};
+
+TEST_P(AttentionInMatrices, EqualsTheOperators) {
+  const Case& c = GetParam();
+  const Built built = Builder(c).Build();
+  const absl::StatusOr<std::vector<Tensor>> expected = ops::Evaluate(built.graph, built.inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  for (const std::string& target : MatrixTargets()) {
+    CompileOptions options;
+    options.target = target;
+    const absl::StatusOr<Compiled> compiled = CompileGraph(built.graph, options);
+    ASSERT_TRUE(compiled.ok()) << target << ": " << compiled.status();
+    ForEachRun(*compiled, built.inputs,
+               [&](const std::vector<Tensor>& actual, const std::string& run) {
+                 for (size_t i = 0; i < actual.size(); ++i) {
+                   ExpectNear(actual[i], (*expected)[i], 4 * HalfEpsilon(c.type),
+                              fmt::format("{}, {}, output {}", target, run, i));
+                 }
+               });
+    // Registers of 16 words of keys and values; words are of two numbers.
+    const bool emulated = target.ends_with("-emulate-matrices");
+    if (emulated && c.steps > 4 && c.size % 2 == 0 && c.value_size % 16 == 0)
+      EXPECT_TRUE(InMatrices(compiled->report)) << target;
+  }
+}
+
+std::vector<Case> HalfCases() {
+  std::vector<Case> cases = {
+      {.name = "heads_of_64", .batch = 1, .steps = 128, .keys = 128, .size = 64, .value_size = 64},
+      {.name = "sizes_differ", .steps = 21, .keys = 70, .size = 40, .value_size = 48},
+      {.name = "long_causal",
+       .batch = 1,
+       .heads = 2,
+       .kv_heads = 1,
+       .steps = 75,
+       .keys = 600,
+       .size = 64,
+       .value_size = 32,
+       .causal = true},
+  };
+  for (const Case& c : Cases()) {
+    if (!c.products) cases.push_back(c);
+  }
+  for (Case& c : cases) {
+    if (c.type == DataType::kF32) c.type = DataType::kBF16;
+    if (c.value_size == 8) c.value_size = 16;
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, AttentionInMatrices, testing::ValuesIn(HalfCases()),
                          [](const auto& test) { return test.param.name; });
 
 // For queries that may attend to nothing, Attention gives 0 and Softmax NaN; with masks that shut

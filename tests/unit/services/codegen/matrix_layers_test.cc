@@ -13,38 +13,15 @@
 #include "tests/unit/services/codegen/byte_layers.h"
 #include "tests/unit/services/codegen/compile_support.h"
 #include "tests/unit/services/codegen/half_layers.h"
+#include "tests/unit/services/codegen/matrix_targets.h"
 
 namespace quench::codegen::matrix_layers_test {
 namespace {
 
-// Targets with matrices that run here: vectors of 4, 8 and 16 floats, and registers.
-std::vector<std::string> Targets() {
-  std::vector<std::string> targets;
-#if defined(__x86_64__)
-  for (const char* cpu : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
-    targets.push_back(
-        fmt::format("llvm -mtriple=x86_64-linux-gnu -mcpu={} -emulate-matrices", cpu));
-  }
-  targets.push_back("x86-64-v4-amx");
-#else
-  targets.push_back("llvm -emulate-matrices");
-#endif
-  std::erase_if(targets, [](const std::string& target) {
-    return !ThisCpuFeatures().Has(ResolveTarget(target).value()[0].required_features);
-  });
-  return targets;
-}
-
-bool InMatrices(const CompileReport& report) {
-  return std::ranges::any_of(report.kernels, [](const KernelReport& kernel) {
-    return kernel.reason.find("matrices of") != std::string::npos;
-  });
-}
-
 // Compiles the graph for each target, and compares each run with `expected`: relative to the largest, 0 for bits.
 void ExpectOnAllTargets(const Graph& graph, const std::vector<Tensor>& inputs,
                         const std::vector<Tensor>& expected, double tolerance) {
-  for (const std::string& target : Targets()) {
+  for (const std::string& target : MatrixTargets()) {
     CompileOptions options;
     options.target = target;
     const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
@@ -138,7 +115,7 @@ TEST(MatrixLayers, SizesOfTheRun) {
       Node1(graph, "MatMul", {rows, graph.AddConstant("m", HalfValues(type, {64, 48}, 9))});
   graph.outputs = {z, product};
   Infer(graph);
-  for (const std::string& target : Targets()) {
+  for (const std::string& target : MatrixTargets()) {
     CompileOptions options;
     options.target = target;
     const Compiled compiled = CompileGraph(graph, options).value();
@@ -170,7 +147,7 @@ TEST(MatrixLayers, NoRows) {
   graph.outputs = {
       Node1(graph, "MatMul", {x, graph.AddConstant("m", HalfValues(type, {64, 48}, 9))})};
   Infer(graph);
-  for (const std::string& target : Targets()) {
+  for (const std::string& target : MatrixTargets()) {
     CompileOptions options;
     options.target = target;
     const Compiled compiled = CompileGraph(graph, options).value();
@@ -239,7 +216,7 @@ TEST_P(MatrixByteLayers, HaveTheIntegersBits) {
   const Graph graph = ByteGraph(GetParam());
   const std::vector<Tensor> inputs = ByteInputs(graph);
   const std::vector<Tensor> expected = ops::Evaluate(InIntegers(graph), inputs).value();
-  for (const std::string& target : Targets()) {
+  for (const std::string& target : MatrixTargets()) {
     CompileOptions options;
     options.target = target;
     const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
