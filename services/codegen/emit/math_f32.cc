@@ -63,6 +63,13 @@ Num Scale(const Power& power) {
   return power.shifted.FromBits((power.shifted.AsBits() << 23) + 0x3f800000);
 }
 
+// e^-x for 0 <= x <= 80.
+Num ExpOfMinus(Num x) {
+  if (!x.state->fuses) return ExpOfBytes(-x);
+  const Power power = PowerOf(-x);
+  return power.fraction * Scale(power);
+}
+
 // e^-x + 1 is 1 long before e^-x leaves the normal range below. Above, it is infinite from 2^127.5 on:
 // results below 4.2e-39 are 0.
 Num Logistic32(Num x) {
@@ -101,13 +108,13 @@ Num Tanh32(Num x) {
   return CopySign(Select(a < 0.6324, small, large), x);
 }
 
-// |x| <= 1: x + x P(x^2); else 1 - e^(-x^2) Q((|x| - 2) / (|x| + 2)).
+// |x| <= 1: x + x P(x^2); else 1 - e^(-x^2) Q(|x| - 2.5).
 Num Erf32(Num x) {
   const Num small = Fma(Polynomial(coefficients::kErfF32, x * x), x, x);
   Num a = Abs(x);
   a = Select(a > 4.2, a.K(4.2), a);
-  const Num q = Polynomial(coefficients::kErfcF32, (a - 2) / (a + 2));
-  const Num large = CopySign(1 - Exp32(-(a * a)) * q, x);
+  const Num q = Polynomial(coefficients::kErfcF32, a - 2.5);
+  const Num large = CopySign(1 - ExpOfMinus(a * a) * q, x);
   return Select(a < 1, small, large);
 }
 
