@@ -3,6 +3,7 @@
 //   x, W, R, B -> LSTM -> y   ==>   MatMul(x, W^T) -> Add(biases) -> q.lstm(R^T) -> y
 //   GRU, RNN                  ==>   the same with q.gru, q.rnn
 //   with lengths, time first: q.sequence_matmul(x, W^T, lengths), which skips the steps after all
+//   with store_as bf16: Cast(MatMul(Cast(x), W^T)) in bf16, whose range is that of f32
 //   W dequantized: MatMul(x, DequantizeLinear(W^T)), which integer_products and weight_only_products read as integers; R
 //   dequantized: q.lstm(R^T as i8, scales)
 //   R is stored so that what one element of the state counts for in up to 64 units lies side by side.
@@ -82,7 +83,10 @@ std::optional<Cell> CellOf(const Node& node) {
 
 class Projector {
  public:
-  Projector(Graph& graph, bool whole) : graph_(graph), whole_(whole) {}
+  Projector(Graph& graph, const PassOptions& options)
+      : graph_(graph),
+        whole_(options.whole_values),
+        bfloats_(options.store_as == DataType::kBF16) {}
 
   void Rewrite(NodeId id, const Cell& cell) {
     const Node node = graph_.node(id);  // adding nodes moves them
@@ -129,12 +133,40 @@ class Projector {
                          matrix, {{"axis", int64_t{1}}});
     }
     type.dims[2] = directions * rows;
+    const bool bfloats = bfloats_ && w.scales.empty();
+    const ValueId x = bfloats ? AsBfloats(node.inputs[0]) : node.inputs[0];
+    if (bfloats) {
+      const Tensor real = graph_.value(weights).constant->tensor;
+      weights = graph_.AddConstant(
+          node.name + ".w.bf16",
+          Tensor::Floats(DataType::kBF16, real.dims(), real.as<float>()));
+      type.dtype = DataType::kBF16;
+    }
     const bool padded = node.inputs.size() > 4 && node.inputs[4] != kNone;
     if (padded && !whole_ && w.scales.empty() && node.Int("layout", 0) == 0) {
-      const std::vector<ValueId> inputs = {node.inputs[0], weights, node.inputs[4]};
-      return AddTyped(graph_, "q.sequence_matmul", name, inputs, type);
+      return AsFloats(
+          AddTyped(graph_, "q.sequence_matmul", name, {x, weights, node.inputs[4]}, type));
     }
-    return AddTyped(graph_, "MatMul", name, {node.inputs[0], weights}, type);
+    return AsFloats(AddTyped(graph_, "MatMul", name, {x, weights}, type));
+  }
+
+  ValueId Cast(ValueId id, DataType to, const std::string& name) {
+    Type type = graph_.value(id).type;
+    type.dtype = to;
+    return AddTyped(graph_, "Cast", name, {id}, type, {{"to", static_cast<int64_t>(to)}});
+  }
+  ValueId AsFloats(ValueId id) {
+    if (graph_.value(id).type.dtype == DataType::kF32) return id;
+    return Cast(id, DataType::kF32, graph_.value(id).name + ".cast");
+  }
+  // What a Cast has widened is there.
+  ValueId AsBfloats(ValueId id) {
+    const Value& value = graph_.value(id);
+    if (value.producer != kNone && graph_.node(value.producer).op == "Cast") {
+      const ValueId from = graph_.node(value.producer).inputs[0];
+      if (graph_.value(from).type.dtype == DataType::kBF16) return from;
+    }
+    return Cast(id, DataType::kBF16, value.name + ".bf16");
   }
 
   // B: for each direction those of W, then those of R; what `linear` GRUs add within stays out.
@@ -156,7 +188,8 @@ class Projector {
   }
 
   Graph& graph_;
-  const bool whole_;  // PassOptions::whole_values
+  const bool whole_;    // PassOptions::whole_values
+  const bool bfloats_;  // products are stored, and multiplied, in bf16
 };
 
 }  // namespace
@@ -164,7 +197,7 @@ class Projector {
 absl::StatusOr<Graph> MakeRecurrentProducts(Graph graph, const PassOptions& options,
                                             const StepContext& context) {
   const size_t nodes = graph.nodes.size();
-  Projector projector(graph, options.whole_values);
+  Projector projector(graph, options);
   for (size_t i = 0; i < nodes; ++i) {
     QUENCH_RETURN_IF_ERROR(context.Check());
     if (const std::optional<Cell> cell = CellOf(graph.nodes[i]))

@@ -118,6 +118,24 @@ TEST_P(RecurrentProductsTest, ComputesTheSame) {
   EXPECT_EQ(integers, GetParam().quantized ? 1 : 0);
 }
 
+TEST(RecurrentProducts, BfloatsAreMultipliedAsTheyAreStored) {
+  PassOptions options;
+  options.store_as = DataType::kBF16;
+  for (const bool lengths : {false, true}) {
+    const Graph after =
+        After("recurrent_products", RecurrentGraph({"lstm", "LSTM", 4, {}, true, lengths}), options, 0.02);
+    int products = 0;
+    for (const Node& node : after.nodes) {
+      if (node.op != "MatMul" && node.op != "q.sequence_matmul") continue;
+      ++products;
+      EXPECT_EQ(after.value(node.outputs[0]).type.dtype, DataType::kBF16);
+      EXPECT_TRUE(after.value(node.inputs[1]).constant != nullptr);
+    }
+    EXPECT_EQ(products, 1);
+    EXPECT_EQ(CountOps(after, "Cast"), 2);
+  }
+}
+
 // A look inside a run finds no rows that nothing wrote.
 TEST(SequenceProductsTest, WholeValuesHaveTheirPaddedStepsToo) {
   PassOptions options;
