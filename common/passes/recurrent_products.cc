@@ -137,9 +137,8 @@ class Projector {
     const ValueId x = bfloats ? AsBfloats(node.inputs[0]) : node.inputs[0];
     if (bfloats) {
       const Tensor real = graph_.value(weights).constant->tensor;
-      weights = graph_.AddConstant(
-          node.name + ".w.bf16",
-          Tensor::Floats(DataType::kBF16, real.dims(), real.as<float>()));
+      weights = graph_.AddConstant(node.name + ".w.bf16",
+                                   Tensor::Floats(DataType::kBF16, real.dims(), real.as<float>()));
       type.dtype = DataType::kBF16;
     }
     const bool padded = node.inputs.size() > 4 && node.inputs[4] != kNone;

@@ -26,14 +26,15 @@ MatrixShapes ShapesOf(const Tile& tile, int lanes, int words) {
 // have pushed them out of the nearest.
 double TileCycles(const MatrixShapes& shapes, double steps, double taps) {
   constexpr double kLeastProduct = 8.5, kStart = 60, kStoreRow = 3.5;
-  constexpr double kNearLine = 0.5, kFarLine = 1.25;  // loads from the nearest cache, and from the second
-  constexpr double kNear = 24 << 10;                  // bytes of weights that stay in the nearest
+  constexpr double kNearLine = 0.5,
+                   kFarLine = 1.25;   // loads from the nearest cache, and from the second
+  constexpr double kNear = 24 << 10;  // bytes of weights that stay in the nearest
   const double rows = shapes.rows, blocks = shapes.blocks, columns = shapes.columns;
   const double products = blocks * columns * std::max(rows + 0.5, kLeastProduct);
   const double pixels = blocks * rows, weights = columns * kWords;
   const bool far = steps * weights * 64 > kNear;
-  const double loads = pixels * (kNearLine + (kFarLine - kNearLine) / taps) +
-                       weights * (far ? kFarLine : kNearLine);
+  const double loads =
+      pixels * (kNearLine + (kFarLine - kNearLine) / taps) + weights * (far ? kFarLine : kNearLine);
   const double step = std::max(products, loads) + 2;
   return kStart + steps * step + kStoreRow * blocks * columns * rows;
 }
@@ -50,7 +51,8 @@ double TotalCycles(const TileProblem& problem, const Tile& tile, int lanes) {
       Tile narrow = part;
       narrow.vectors = static_cast<int>(vectors);
       if (count > 0) {
-        cycles += static_cast<double>(count) * TileCycles(ShapesOf(narrow, lanes, kWords), steps, problem.taps);
+        cycles += static_cast<double>(count) *
+                  TileCycles(ShapesOf(narrow, lanes, kWords), steps, problem.taps);
       }
     }
     return cycles;

@@ -73,9 +73,9 @@ class MatrixRegisters {
   const Int rows_;
   const int lanes_;
   std::vector<Matrix> sums_, pixels_, weights_;
-  Ptr memory_;  // of a tile's sums
+  Ptr memory_;    // of a tile's sums
   IntVar steps_;  // since a register was stored; invalid where that does not matter
-  Ptr starts_;  // of those of a pixel
+  Ptr starts_;    // of those of a pixel
   PtrVar weights_at_, prefetch_at_;
 };
 

@@ -62,7 +62,7 @@ struct TileProblem {
   int64_t steps = 1;         // length of the reduction
   double operations = 1;     // that one step takes, for a vector of a pixel, beside a multiply-add
   int spare = 0;             // registers that it needs beside accumulators and operands
-  double taps = 1;           // steps that read the same number of the input, one soon after the other
+  double taps = 1;  // steps that read the same number of the input, one soon after the other
 };
 // The cheapest tile whose accumulators and operands fit the registers of the target.
 Tile ChooseTile(const Target& target, const TileProblem& problem);

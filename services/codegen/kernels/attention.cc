@@ -340,9 +340,8 @@ class AttentionEmitter {
     tile.weights = Scratch(plan_.keys_at) + first * (plan_.size_words() * vector_);
     const Ptr to = Scratch(plan_.scores_at) + first * vector_;
     const Vec scale = b_.F(s_.scale, plan_.lanes);
-    const MicroReduction reduction = plan_.halves()
-                                         ? halves_.Reduction(b_.I(2 * plan_.size_words()))
-                                         : Reduction(b_.I(s_.size));
+    const MicroReduction reduction =
+        plan_.halves() ? halves_.Reduction(b_.I(2 * plan_.size_words())) : Reduction(b_.I(s_.size));
     Code()(reduction, tile, [&](Int, Int x, int v, Vec value) {
       if (plan_.halves()) value = b_.Apply(VecOp::kMul, value, scale);  // queries are not
       b_.Store(to + x * plan_.pitch() + vector_ * v, value);
@@ -595,13 +594,12 @@ Candidate MakeCandidate(const KernelRequest& request, const Group& group,
   candidate.in_place = -1;
   candidate.cost = AttentionCost(request, plan);
   const std::string of = plan.form->ToString();
-  candidate.reason =
-      fmt::format("{}tile {}x{} of {} lanes, {}{}", of.empty() ? of : of + ", ", plan.rows.most,
-                  plan.vectors, plan.lanes,
-                  plan.single ? "all keys at once" : fmt::format("{} keys at once", plan.block),
-                  !plan.few   ? ""
-                  : plan.many ? ", few queries one by one"
-                               : ", queries one by one");
+  candidate.reason = fmt::format(
+      "{}tile {}x{} of {} lanes, {}{}", of.empty() ? of : of + ", ", plan.rows.most, plan.vectors,
+      plan.lanes, plan.single ? "all keys at once" : fmt::format("{} keys at once", plan.block),
+      !plan.few   ? ""
+      : plan.many ? ", few queries one by one"
+                  : ", queries one by one");
   return candidate;
 }
 

@@ -159,8 +159,7 @@ double AttentionCost(const KernelRequest& request, const AttentionPlan& plan) {
   const double steps = TypicalSize(symbols, s.steps), keys = TypicalSize(symbols, s.keys);
   // An exponential takes about as long as twelve multiply-adds.
   constexpr double kExponential = 12, kOfPeak = 0.8;
-  const double products =
-      plan.halves() ? 0 : static_cast<double>(s.size + s.value_size);
+  const double products = plan.halves() ? 0 : static_cast<double>(s.size + s.value_size);
   const double flops = 2 * heads * steps * keys * (products + kExponential);
   double micros = flops / (request.target.gflops * kOfPeak * 1e3);
   if (plan.halves()) micros += heads * MatrixMicros(request, plan);

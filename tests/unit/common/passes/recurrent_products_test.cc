@@ -123,7 +123,8 @@ TEST(RecurrentProducts, BfloatsAreMultipliedAsTheyAreStored) {
   options.store_as = DataType::kBF16;
   for (const bool lengths : {false, true}) {
     const Graph after =
-        After("recurrent_products", RecurrentGraph({"lstm", "LSTM", 4, {}, true, lengths}), options, 0.02);
+        After("recurrent_products", RecurrentGraph({"lstm", "LSTM", 4, {}, true, lengths}), options,
+              0.02);
     int products = 0;
     for (const Node& node : after.nodes) {
       if (node.op != "MatMul" && node.op != "q.sequence_matmul") continue;
