@@ -6,6 +6,9 @@
 //     ==>   x -> Conv(W * k, b * k + t), k and t per channel or scalar
 //   For Conv, ConvTranspose and Gemm whose output is used once. Computed in double, rounded once to
 //   the weights' type: f32, or f16 or bf16 where what is folded fits them.
+//   scale_batch_norms, for those that no weights absorb, of f32:
+//   x -> BatchNormalization(s, t, m, v) -> y
+//     ==>   x -> Mul(k) -> Add(t - m * k) -> y, instead of a root and a division for each element
 //   source: Jacob et al. 2018, arXiv 1712.05877, section 3.2 (the inference-time fold)
 //   case: FoldBatchNormsTest
 #include <algorithm>
@@ -15,6 +18,7 @@
 #include "common/base/status.h"
 #include "common/ops/op.h"
 #include "common/passes/passes.h"
+#include "common/passes/rewrite.h"
 
 namespace quench::passes {
 namespace {
@@ -207,6 +211,34 @@ bool AbsorbUser(Graph& graph, NodeId id, std::vector<NodeId>& user, const std::v
   return true;
 }
 
+// Makes a scale and a shift of a batch norm whose result alone is used.
+void MakeArithmetic(Graph& graph, NodeId id) {
+  const Node node = graph.node(id);  // adding nodes moves them
+  const Type type = graph.value(node.inputs[0]).type;
+  const bool only = std::count_if(node.outputs.begin(), node.outputs.end(),
+                                  [](ValueId output) { return output != kNone; }) == 1;
+  if (!only || node.outputs[0] == kNone || type.dtype != DataType::kF32 || !type.ranked ||
+      type.rank() < 2 || !type.dims[1].is_static())
+    return;
+  const int64_t channels = type.dims[1].value();
+  const std::optional<Affine> affine = AffineOfBatchNorm(graph, node, channels);
+  if (!affine) return;
+  std::vector<int64_t> dims(static_cast<size_t>(type.rank()) - 1, 1);
+  dims[0] = channels;
+  const auto constant = [&](const char* name, const std::vector<double>& values) {
+    return graph.AddConstant(
+        node.name + name,
+        Tensor::Floats(DataType::kF32, dims, std::vector<float>(values.begin(), values.end())));
+  };
+  const ValueId scaled = AddTyped(graph, "Mul", node.name + ".scaled",
+                                  {node.inputs[0], constant(".scale", affine->scale)}, type);
+  Node& changed = graph.node(id);
+  changed.op = "Add";
+  changed.attributes.clear();
+  changed.inputs = {scaled, constant(".shift", affine->shift)};
+  changed.outputs.resize(1);
+}
+
 }  // namespace
 
 absl::StatusOr<Graph> FoldBatchNorms(Graph graph, const PassOptions& options,
@@ -228,6 +260,19 @@ absl::StatusOr<Graph> FoldBatchNorms(Graph graph, const PassOptions& options,
   QUENCH_RETURN_IF_ERROR(ForEachBody(
       graph, [&](Graph body) { return FoldBatchNorms(std::move(body), options, context); }));
   return graph;
+}
+
+absl::StatusOr<Graph> ScaleBatchNorms(Graph graph, const PassOptions& options,
+                                      const StepContext& context) {
+  const size_t nodes = graph.nodes.size();
+  for (size_t i = 0; i < nodes; ++i) {
+    QUENCH_RETURN_IF_ERROR(context.Check());
+    if (graph.nodes[i].op == "BatchNormalization") MakeArithmetic(graph, static_cast<NodeId>(i));
+  }
+  QUENCH_RETURN_IF_ERROR(ForEachBody(
+      graph, [&](Graph body) { return ScaleBatchNorms(std::move(body), options, context); }));
+  if (graph.nodes.size() == nodes) return graph;
+  return Settled(std::move(graph));
 }
 
 }  // namespace quench::passes

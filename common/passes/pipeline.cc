@@ -18,6 +18,7 @@ constexpr std::string_view kPipeline[] = {
     "identities",        // folding leaves scales of 1 and shifts of 0 behind
     "sink_transposes",   // weights are plain constants by now, which move along
     "fold_batch_norms",  // again: between layers with channels last stood Transposes until now
+    "scale_batch_norms",        // no weights absorb what is left
     "transposed_convolutions",  // kernels are final by now, and what follows may be moved along
     "store_float16",            // weights are final by now
     "common_subexpressions",    // last of the rewrites: equal nodes are equal now
