@@ -56,6 +56,7 @@ class Arith {
 
   // convert.cc
   llvm::Value* FromStorage(DataType type, llvm::Value* bits);
+  bool FillsRegister(llvm::Value* x) const;
   llvm::Value* ToStorage(DataType type, llvm::Value* f32);
   llvm::Value* FloatToInt(DataType to, llvm::Value* x);
   llvm::Value* IntToFloat(DataType from, DataType to, llvm::Value* x);

@@ -113,6 +113,16 @@ Bits EncodeBfloat16(Num x) {
   return Select(IsNan(x), ShiftRight(bits, 16) | 0x40, rounded);
 }
 
+// What FromStorage widened from bf16, or null.
+llvm::Value* WidenedBfloats(llvm::Value* f32) {
+  namespace match = llvm::PatternMatch;
+  llvm::Value* narrow = nullptr;
+  const bool widened =
+      match::match(f32, match::m_BitCast(match::m_Shl(match::m_ZExt(match::m_Value(narrow)),
+                                                      match::m_SpecificInt(16))));
+  return widened && narrow->getType()->getScalarType()->isIntegerTy(16) ? narrow : nullptr;
+}
+
 }  // namespace
 
 llvm::Value* Arith::FromStorage(DataType type, llvm::Value* bits) {
@@ -126,10 +136,26 @@ llvm::Value* Arith::FromStorage(DataType type, llvm::Value* bits) {
   return DecodeSmall(FormatOf(type), code, like).v;
 }
 
+// Whether a value is a vector of f32 of the target's registers.
+bool Arith::FillsRegister(llvm::Value* x) const {
+  const auto* const vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  return vector != nullptr &&
+         static_cast<int>(vector->getNumElements()) == state_.target.f32_lanes();
+}
+
 llvm::Value* Arith::ToStorage(DataType type, llvm::Value* f32) {
   if (type == DataType::kF16 && state_.target.converts_halves) {
     return b_.CreateBitCast(b_.CreateFPTrunc(f32, Shaped(f32, b_.getHalfTy())),
                             Shaped(f32, b_.getInt16Ty()));
+  }
+  if (llvm::Value* const narrow = type == DataType::kBF16 ? WidenedBfloats(f32) : nullptr)
+    return narrow;
+  if (type == DataType::kBF16 && !state_.target.narrow_to_bf16.empty() && FillsRegister(f32)) {
+    llvm::Type* const narrow = Shaped(f32, b_.getBFloatTy());
+    const llvm::FunctionCallee function = state_.module->getOrInsertFunction(
+        state_.target.narrow_to_bf16,
+        llvm::FunctionType::get(narrow, {f32->getType()}, /*isVarArg=*/false));
+    return b_.CreateBitCast(b_.CreateCall(function, {f32}), Shaped(f32, b_.getInt16Ty()));
   }
   const Num x = AsNum(f32);
   const Bits code = type == DataType::kBF16 ? EncodeBfloat16(x) : EncodeSmall(FormatOf(type), x);

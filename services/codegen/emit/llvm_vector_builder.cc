@@ -153,16 +153,6 @@ Vec LlvmVectorBuilder::Load(Ptr address, int lanes, DataType type) {
 }
 
 Vec LlvmVectorBuilder::Narrow(Vec value, DataType type) {
-  const std::string& instruction = state_.target.narrow_to_bf16;
-  if (type == DataType::kBF16 && value.lanes == state_.target.f32_lanes() && !instruction.empty()) {
-    const auto lanes = static_cast<unsigned>(value.lanes);
-    llvm::Type* const narrow = llvm::FixedVectorType::get(b_.getBFloatTy(), lanes);
-    const llvm::FunctionCallee function = state_.module->getOrInsertFunction(
-        instruction, llvm::FunctionType::get(narrow, {VecType(value.lanes)}, /*isVarArg=*/false));
-    return NewVec(
-        b_.CreateBitCast(b_.CreateCall(function, {At(value)}), VecType(value.lanes, type)),
-        value.lanes, type);
-  }
   return NewVec(Arith(state_, b_).Cast(DataType::kF32, type, At(value)), value.lanes, type);
 }
 
