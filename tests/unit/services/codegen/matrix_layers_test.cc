@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <iterator>
+#include <regex>
+#include <set>
 #include <tuple>
 
 #include "common/ops/evaluate.h"
@@ -200,6 +203,26 @@ TEST(MatrixLayers, CodeHasTheInstructions) {
     EXPECT_LT(text.rfind("ldtilecfg", product), product) << instruction;
     EXPECT_NE(text.find("tilerelease", product), std::string::npos) << instruction;
   }
+}
+
+// The registers that an instruction names, in its last operand or its first.
+std::set<std::string> RegistersOf(const std::string& text, const std::string& pattern) {
+  std::set<std::string> registers;
+  const std::regex regex(pattern);
+  for (std::sregex_iterator found(text.begin(), text.end(), regex), end; found != end; ++found)
+    registers.insert((*found)[1]);
+  return registers;
+}
+
+// A store waits if the last one is long ago: one of the registers that hold pixels is stored, too, though nothing
+// reads it.
+TEST(MatrixLayers, RegistersAreStoredInTime) {
+  const std::string text = Disassembly("x86-64-v4-amx", DataType::kBF16);
+  const auto loaded = RegistersOf(text, "tileloadd .*,%(tmm[0-7])");
+  const auto stored = RegistersOf(text, "tilestored %(tmm[0-7])");
+  std::vector<std::string> both;
+  std::ranges::set_intersection(loaded, stored, std::back_inserter(both));
+  EXPECT_EQ(both.size(), 1) << text;
 }
 
 // Constant weights in a byte, one group, and whole words of channels.
