@@ -17,4 +17,8 @@ struct KeptFloat32 {
 // what store_float16 gave. Nodes in bodies are not listed: the node that has the bodies is.
 std::vector<KeptFloat32> KeptInFloat32(const Graph& graph, const PassOptions& options);
 
+// For each node of a graph that is f32 why it does not give `options.store_as`; empty where it may, and for
+// nodes that give no f32.
+std::vector<std::string> WhyFloat32(const Graph& graph, const PassOptions& options);
+
 }  // namespace quench::passes

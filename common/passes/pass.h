@@ -20,6 +20,9 @@ struct PassOptions {
   int64_t batch = 0;  // set_batch_size: 0 leaves the batch as it is
   // store_float16: what weights and activations are stored as: f16 or bf16; f32 leaves them.
   DataType store_as = DataType::kF32;
+  // store_float16: f32, f16 or bf16 for single nodes, by their origin or, without one, their name; the
+  // others get `store_as`. For callers in this process: requests do not have it.
+  std::map<std::string, DataType> node_types;
   // store_float16: the largest |x| that values had on samples, by name; what comes near the end of
   // f16's range stays f32.
   std::map<std::string, double> magnitudes;

@@ -1,5 +1,6 @@
 // Stores weights and activations as f16 or bf16; sums are still f32.
-//   pre: options.store_as is one of them, types inferred; else nothing happens
+//   pre: options.store_as, or a type among options.node_types, is one of them, types inferred; else
+//   nothing happens
 //   x: f32 -> Conv(W: f32) -> y: f32 -> Softmax -> z: f32
 //     ==>   x: f32 -> Cast -> Conv(W: f16) -> y: f16 -> Cast -> Softmax -> z: f32
 //   Inputs and outputs of the graph keep their types. The operators that compute in 16 bits (kStored
@@ -7,7 +8,8 @@
 //   stays f32: sums and variances, whose rounding 16 bits do not bear; in f16, exponentials, powers and
 //   operators that read or make values that f16 may not hold; in bf16, constants near the end of f32's
 //   range and their readers (float16_ranges.cc). KeptInFloat32 names those that stay, with the reason.
-//   cases: tests/cases/passes/store_float16*.ir.txt, store_bfloat16.ir.txt
+//   Where node_types give neighbours different types, a value is cast for each type that reads it.
+//   cases: tests/cases/passes/store_float16*.ir.txt, store_bfloat16.ir.txt, store_mixed.ir.txt
 #include <algorithm>
 #include <map>
 #include <set>
@@ -72,8 +74,8 @@ bool IsData(const Graph& graph, const Node& node, size_t i) {
 
 // Why a node that gives f32 does not give f16 or bf16: `range` if nothing else forbids it; empty
 // where it may.
-std::string WhyFloat32(const Graph& graph, const Node& node, const PassOptions& options,
-                       const std::string& range) {
+std::string WhyNodeFloat32(const Graph& graph, const Node& node, const PassOptions& options,
+                           const std::string& range) {
   const bool f16 = options.store_as == DataType::kF16;
   for (const std::span<const Reason> reasons :
        {std::span<const Reason>(kBeyondF16), std::span<const Reason>(kKept)}) {
@@ -103,8 +105,33 @@ std::string WhyFloat32(const Graph& graph, const Node& node, const PassOptions& 
 std::vector<std::string> AllWhyFloat32(const Graph& graph, const PassOptions& options) {
   std::vector<std::string> reasons = WhyBeyondRange(graph, options);
   for (size_t i = 0; i < reasons.size(); ++i)
-    reasons[i] = WhyFloat32(graph, graph.nodes[i], options, reasons[i]);
+    reasons[i] = WhyNodeFloat32(graph, graph.nodes[i], options, reasons[i]);
   return reasons;
+}
+
+const std::string& NameInModel(const Node& node) {
+  return node.origin.empty() ? node.name : node.origin;
+}
+
+// The type that each node stores: that of the options, or f32 where a reason is against it.
+std::vector<DataType> StoredTypes(const Graph& graph, const PassOptions& options) {
+  std::map<DataType, std::vector<std::string>> reasons;  // by type, why nodes do not give it
+  std::vector<DataType> types;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const auto own = options.node_types.find(NameInModel(graph.nodes[i]));
+    DataType type = own == options.node_types.end() ? options.store_as : own->second;
+    if (IsHalf(type)) {
+      const auto [known, fresh] = reasons.try_emplace(type);
+      if (fresh) {
+        PassOptions of_type = options;
+        of_type.store_as = type;
+        known->second = AllWhyFloat32(graph, of_type);
+      }
+      if (!known->second[i].empty()) type = DataType::kF32;
+    }
+    types.push_back(type);
+  }
+  return types;
 }
 
 bool GivesFloats(const Graph& graph, const Node& node) {
@@ -117,20 +144,22 @@ class Storer {
   Storer(Graph graph, const PassOptions& options) : graph_(std::move(graph)), options_(options) {}
 
   Graph Run() {
-    const std::vector<std::string> reasons = AllWhyFloat32(graph_, options_);
+    const std::vector<DataType> types = StoredTypes(graph_, options_);
     std::vector<Node> nodes = std::move(graph_.nodes);
     graph_.nodes.clear();
     for (size_t index = 0; index < nodes.size(); ++index) {
       Node& node = nodes[index];
-      const bool narrow = GivesFloats(graph_, node) && reasons[index].empty();
+      const DataType type = types[index];
+      const bool narrow = IsHalf(type) && GivesFloats(graph_, node);
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const ValueId id = node.inputs[i];
-        node.inputs[i] = narrow && IsData(graph_, node, i) ? Half(id) : Full(id);
+        node.inputs[i] = narrow && IsData(graph_, node, i) ? Half(id, type) : Full(id);
       }
       for (size_t i = 0; narrow && i < node.outputs.size(); ++i) {
         if (node.outputs[i] == kNone) continue;
-        missing_.insert(node.outputs[i]);
-        node.outputs[i] = NewHalf(node.outputs[i]);
+        const ValueId half = NewHalf(node.outputs[i], type);
+        missing_[node.outputs[i]] = half;
+        node.outputs[i] = half;
       }
       Append(std::move(node));
     }
@@ -157,39 +186,45 @@ class Storer {
     Append(std::move(cast));
   }
 
-  ValueId NewHalf(ValueId id) {
+  ValueId NewHalf(ValueId id, DataType half) {
     Type type = graph_.value(id).type;
-    type.dtype = options_.store_as;
-    return halves_[id] = graph_.AddValue(NameOf(graph_.value(id)), type);
+    type.dtype = half;
+    return halves_[{id, half}] = graph_.AddValue(NameOf(graph_.value(id), half), type);
   }
 
-  std::string NameOf(const Value& value) const {
-    return fmt::format("{}.{}", value.name, DataTypeName(options_.store_as));
+  static std::string NameOf(const Value& value, DataType half) {
+    return fmt::format("{}.{}", value.name, DataTypeName(half));
   }
 
   // An f32 value in 16 bits: what a node stored, or made here.
-  ValueId Half(ValueId id) {
-    if (const auto found = halves_.find(id); found != halves_.end()) return found->second;
+  ValueId Half(ValueId id, DataType half) {
+    if (const auto found = halves_.find({id, half}); found != halves_.end()) return found->second;
     const Value value = graph_.value(id);
     if (value.constant == nullptr) {
-      AppendCast(id, NewHalf(id));
-      return halves_[id];
+      // The value may be there in the other 16 bits alone.
+      const auto other = missing_.find(id);
+      AppendCast(other == missing_.end() ? id : other->second, NewHalf(id, half));
+      return halves_[{id, half}];
     }
     const Tensor& tensor = value.constant->tensor;
-    Tensor half = Tensor::Floats(options_.store_as, tensor.dims(), tensor.as<float>());
-    return halves_[id] = graph_.AddConstant(NameOf(value), std::move(half));
+    Tensor stored = Tensor::Floats(half, tensor.dims(), tensor.as<float>());
+    return halves_[{id, half}] = graph_.AddConstant(NameOf(value, half), std::move(stored));
   }
 
   // A value as what stays f32 reads it.
   ValueId Full(ValueId id) {
-    if (missing_.erase(id) > 0) AppendCast(halves_[id], id);
+    if (const auto found = missing_.find(id); found != missing_.end()) {
+      const ValueId half = found->second;
+      missing_.erase(found);
+      AppendCast(half, id);
+    }
     return id;
   }
 
   Graph graph_;
   const PassOptions& options_;
-  std::map<ValueId, ValueId> halves_;  // f32 values -> the same in 16 bits
-  std::set<ValueId> missing_;          // f32 values that are there in 16 bits alone
+  std::map<std::pair<ValueId, DataType>, ValueId> halves_;  // f32 values -> the same in 16 bits
+  std::map<ValueId, ValueId> missing_;  // f32 values that are there in 16 bits alone -> those
 };
 
 }  // namespace
@@ -197,7 +232,10 @@ class Storer {
 absl::StatusOr<Graph> StoreFloat16(Graph graph, const PassOptions& options,
                                    const StepContext& context) {
   QUENCH_RETURN_IF_ERROR(context.Check());
-  if (!IsHalf(options.store_as)) return graph;
+  const bool any =
+      IsHalf(options.store_as) || std::any_of(options.node_types.begin(), options.node_types.end(),
+                                              [](const auto& type) { return IsHalf(type.second); });
+  if (!any) return graph;
   return Storer(std::move(graph), options).Run();
 }
 
@@ -207,9 +245,17 @@ std::vector<KeptFloat32> KeptInFloat32(const Graph& graph, const PassOptions& op
   for (size_t i = 0; i < reasons.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (node.op == "Cast" || !GivesFloats(graph, node)) continue;
-    kept.push_back({node.origin.empty() ? node.name : node.origin, node.op, std::move(reasons[i])});
+    kept.push_back({NameInModel(node), node.op, std::move(reasons[i])});
   }
   return kept;
+}
+
+std::vector<std::string> WhyFloat32(const Graph& graph, const PassOptions& options) {
+  std::vector<std::string> reasons = AllWhyFloat32(graph, options);
+  for (size_t i = 0; i < reasons.size(); ++i) {
+    if (!GivesFloats(graph, graph.nodes[i])) reasons[i].clear();
+  }
+  return reasons;
 }
 
 }  // namespace quench::passes

@@ -1,6 +1,8 @@
-// tests/cases/passes/NAME.ir.txt: "# pass: PASS", "# batch: N" if it matters, a module, a line
+// tests/cases/passes/NAME.ir.txt: "# pass: PASS", "# batch: N" if it matters ("# f16: NODE NODE" are
+// PassOptions::node_types), a module, a line
 // "---", and the module after the pass. The text must be what the pass gives, and both modules must
 // compute the same (1e-5). QUENCH_UPDATE_GOLDENS=1 rewrites the second module.
+#include <absl/strings/str_split.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,13 +59,18 @@ void RunCase(const fs::path& path) {
   options.batch = std::atoll(Setting(text, "batch").c_str());
   if (Setting(text, "float16") == "1") options.store_as = DataType::kF16;
   if (Setting(text, "bfloat16") == "1") options.store_as = DataType::kBF16;
+  for (const char* type : {"f32", "f16", "bf16"}) {
+    const std::vector<std::string> nodes =
+        absl::StrSplit(Setting(text, type), ' ', absl::SkipEmpty());
+    for (const std::string& node : nodes) options.node_types[node] = *ParseDataType(type);
+  }
   if (Setting(text, "unsigned") == "1") options.activation_bytes = DataType::kU8;
   if (Setting(text, "unsigned") == "0") options.activation_bytes = DataType::kI8;
   const absl::StatusOr<Graph> after = RunPass(*pass, *before, options, {});
   ASSERT_TRUE(after.ok()) << after.status();
-  EXPECT_LE(DifferenceOf(*before, *after), options.store_as == DataType::kF16    ? 2e-3
-                                           : options.store_as == DataType::kBF16 ? 2e-2
-                                                                                 : 1e-5);
+  const bool narrowest = options.store_as == DataType::kBF16 || !Setting(text, "bf16").empty();
+  const bool narrow = options.store_as == DataType::kF16 || !Setting(text, "f16").empty();
+  EXPECT_LE(DifferenceOf(*before, *after), narrowest ? 2e-2 : narrow ? 2e-3 : 1e-5);
   const std::string printed = PrintGraph(*after);
   if (std::getenv("QUENCH_UPDATE_GOLDENS") != nullptr) {
     const std::string updated = text.substr(0, divider) + std::string(kDivider) + printed;
