@@ -10,9 +10,8 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/runner/runner.h"
-#include "services/codegen/kernels/typical_sizes.h"
 #include "services/codegen/options/checks.h"
-#include "services/codegen/targets/resolve.h"
+#include "services/codegen/trials.h"
 
 namespace quench::codegen {
 namespace {
@@ -20,23 +19,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMostRanks = 6;
-constexpr int kLeastRounds = 5;
-constexpr int64_t kMostRounds = 10'000;
 
 double Since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Robust for times on a machine that others use too: disturbances only make a run longer.
-double LowerQuartile(std::vector<double> times) {
-  const auto at = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 4);
-  std::nth_element(times.begin(), at, times.end());
-  return *at;
-}
+constexpr char kWho[] = "opt level 4";
 
-struct Trial {
-  CompileReport report;
-  std::unique_ptr<Artifact> artifact;
+struct Trial : TrialBuild {
   std::vector<double> runs;  // seconds of whole runs
 };
 
@@ -54,11 +44,14 @@ class Measurer {
 
   absl::StatusOr<CompileReport> Run(const std::filesystem::path& library,
                                     const std::filesystem::path& header) {
-    QUENCH_RETURN_IF_ERROR(CheckTarget());
+    QUENCH_RETURN_IF_ERROR(CheckTrialTarget(options_, kWho));
+    // Objects and archives hold the same code as the shared libraries that are measured.
+    emit_ = options_.emit;
+    options_.emit = Emit::kSharedLibrary;
     QUENCH_ASSIGN_OR_RETURN(
         folder_, TempDir::Create(library.has_parent_path() ? library.parent_path() : "."));
     QUENCH_RETURN_IF_ERROR(BuildTrials());
-    QUENCH_RETURN_IF_ERROR(MakeInputs());
+    QUENCH_ASSIGN_OR_RETURN(inputs_, TypicalInputs(graph_, *trials_[0].artifact));
     std::vector<Trial*> all;
     for (Trial& trial : trials_) all.push_back(&trial);
     QUENCH_RETURN_IF_ERROR(Measure(all, seconds_, "kernels"));
@@ -81,50 +74,10 @@ class Measurer {
   }
 
  private:
-  // Objects and archives hold the same code as the shared libraries that are measured.
-  absl::Status CheckTarget() {
-    QUENCH_ASSIGN_OR_RETURN(const ResolvedTarget resolved,
-                            Resolve(options_.target, options_.host_target, options_.caller));
-    if (resolved.variants.size() != 1) {
-      return InvalidArgument(
-          "opt level 4 measures on this machine, and target `{}` has code for {} kinds of CPU; "
-          "`host` "
-          "has it for this one",
-          options_.target, resolved.variants.size());
-    }
-    if (resolved.spec.system_lib) {
-      return InvalidArgument(
-          "opt level 4 runs what it measures, and target `{}` has system-lib, which makes archives",
-          options_.target);
-    }
-    emit_ = options_.emit;
-    options_.emit = Emit::kSharedLibrary;
-    return absl::OkStatus();
-  }
-
-  // Under a name of its own: loaders take libraries of one name for one library.
   absl::StatusOr<Trial> Build(const std::string& name) {
-    const std::filesystem::path library = folder_->path() / (name + ".so");
-    Trial trial;
-    QUENCH_ASSIGN_OR_RETURN(
-        trial.report, Compile(graph_, options_, library, folder_->path() / "model.h", Quiet()));
-    absl::StatusOr<std::unique_ptr<Artifact>> artifact = Artifact::Open(library);
-    if (!artifact.ok()) {
-      return InvalidArgument(
-          "opt level 4 measures on this machine, where code for `{}` does not run: {}",
-          options_.target, MessageOf(artifact.status()));
-    }
-    trial.artifact = *std::move(artifact);
-    std::error_code ignored;
-    std::filesystem::remove(library, ignored);  // it stays mapped
-    return trial;
-  }
-
-  // Cancelled as `context_`, without a report of each build's own stages.
-  StepContext Quiet() const {
-    StepContext quiet(context_.cancel_token(), nullptr);
-    if (context_.deadline()) quiet.set_deadline(*context_.deadline());
-    return quiet;
+    QUENCH_ASSIGN_OR_RETURN(TrialBuild build,
+                            BuildTrial(graph_, options_, folder_->path(), name, kWho, context_));
+    return Trial{std::move(build), {}};
   }
 
   static bool SameKernels(const CompileReport& a, const CompileReport& b) {
@@ -147,37 +100,12 @@ class Measurer {
     return absl::OkStatus();
   }
 
-  absl::Status MakeInputs() {
-    TypicalSizes sizes(*graph_.symbols);
-    std::map<std::string, int64_t> values;
-    const std::vector<int64_t> slots = sizes.Slots();
-    for (const ArtifactTensor& input : trials_[0].artifact->inputs()) {
-      for (const ArtifactDim& dim : input.dims) {
-        const std::optional<SymbolId> id =
-            dim.value < 0 ? graph_.symbols->Find(dim.symbol) : std::nullopt;
-        if (id) values[dim.symbol] = slots[static_cast<size_t>(*id)];
-      }
-    }
-    QUENCH_ASSIGN_OR_RETURN(inputs_,
-                            RandomInputs(trials_[0].artifact->inputs(), 1, values, kAnyIndex));
-    return absl::OkStatus();
-  }
-
-  // Runs in turn until `until` seconds have passed since the start of all, kLeastRounds times at least.
   absl::Status Measure(const std::vector<Trial*>& trials, double seconds, const std::string& what) {
-    const Clock::time_point begin = Clock::now();
-    for (Trial* trial : trials) QUENCH_RETURN_IF_ERROR(trial->artifact->Profile(inputs_).status());
     const double room = std::max(0.0, seconds - (what == "kernels" ? Since(start_) : 0.0));
-    for (int64_t round = 0; round < kMostRounds; ++round) {
-      if (round >= kLeastRounds && Since(begin) >= room) break;
-      context_.Report({"measure", what, static_cast<int64_t>(Since(begin)),
-                       static_cast<int64_t>(std::max(room, Since(begin)))});
-      for (Trial* trial : trials) {
-        QUENCH_RETURN_IF_ERROR(context_.Check());
-        QUENCH_RETURN_IF_ERROR(MeasureOnce(*trial));
-      }
-    }
-    return absl::OkStatus();
+    const auto run = [&](size_t i, bool counts) {
+      return counts ? MeasureOnce(*trials[i]) : trials[i]->artifact->Profile(inputs_).status();
+    };
+    return RunInTurn(trials.size(), room, what, run, context_).status();
   }
 
   absl::Status MeasureOnce(Trial& trial) {
