@@ -18,66 +18,6 @@ namespace {
 
 constexpr int64_t kReferenceBytes = int64_t{256} << 20;  // of outputs in float that are kept
 
-std::string Percent(double part) { return fmt::format("{:.2f} %", 100 * part); }
-
-// "25.96 dB", SQNR of the worst output.
-std::string Words(const Cost& cost) {
-  std::string text = std::isfinite(cost.sqnr_db) ? fmt::format("{:.2f} dB", cost.sqnr_db)
-                     : cost.sqnr_db > 0          ? "exact"
-                                                 : "all noise";
-  if (cost.drop) text += ", drop " + Percent(*cost.drop);
-  return text;
-}
-
-// The cost of having some layers in integers, over the samples that were added.
-class Score {
- public:
-  explicit Score(const std::vector<int64_t>& labels) : labels_(labels) {}
-
-  // Outputs in float, and with some layers in integers. INVALID_ARGUMENT where they have other sizes,
-  // or there are fewer labels than rows.
-  absl::Status Add(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-    outputs_.resize(a.size());
-    for (size_t i = 0; i < a.size(); ++i) {
-      if (a[i].dims() != b[i].dims()) {
-        return InvalidArgument(
-            "output {} is [{}] in float and [{}] in integers: its size depends on values, so that "
-            "nothing can be compared",
-            i, fmt::join(a[i].dims(), ", "), fmt::join(b[i].dims(), ", "));
-      }
-      if (IsFloat(a[i].dtype())) outputs_[i].Add(a[i], b[i]);
-    }
-    if (a.empty() || !HasClasses(a[0])) return absl::OkStatus();
-    const auto best = TopClasses(a[0], 1), other = TopClasses(b[0], 1);
-    for (size_t row = 0; row < best.size(); ++row, ++rows_) {
-      const bool labelled = rows_ < static_cast<int64_t>(labels_.size());
-      // Without labels the float module is right.
-      const std::vector<int64_t> label =
-          labelled ? std::vector{labels_[static_cast<size_t>(rows_)]} : best[row];
-      lost_ += (best[row] == label ? 1 : 0) - (other[row] == label ? 1 : 0);
-    }
-    if (labels_.empty() || rows_ <= static_cast<int64_t>(labels_.size())) return absl::OkStatus();
-    return InvalidArgument("{} labels, and the first output has more rows", labels_.size());
-  }
-  Cost cost() const {
-    Cost cost{std::numeric_limits<double>::infinity(), std::nullopt};
-    for (const NoiseSums& sums : outputs_) {
-      // NaN is worse than anything.
-      const double db = sums.SqnrDb();
-      cost.sqnr_db =
-          std::isnan(db) ? -std::numeric_limits<double>::infinity() : std::min(cost.sqnr_db, db);
-    }
-    if (rows_ > 0) cost.drop = static_cast<double>(lost_) / static_cast<double>(rows_);
-    return cost;
-  }
-  int64_t rows() const { return rows_; }
-
- private:
-  const std::vector<int64_t>& labels_;
-  std::vector<NoiseSums> outputs_;
-  int64_t rows_ = 0, lost_ = 0;
-};
-
 class Search {
  public:
   Search(std::vector<std::string> layers, Artifact& artifact, const Samples& samples,
@@ -97,10 +37,8 @@ class Search {
   absl::StatusOr<Selection> Run() {
     result_.samples = samples_.count();
     QUENCH_ASSIGN_OR_RETURN(const bool holds, Try(0));
-    if (!holds) {
-      QUENCH_RETURN_IF_ERROR(MeasureSensitivity());
-      QUENCH_RETURN_IF_ERROR(Bisect());
-    }
+    if (!holds || options_.always_sensitivity) QUENCH_RETURN_IF_ERROR(MeasureSensitivity());
+    if (!holds) QUENCH_RETURN_IF_ERROR(Bisect());
     // Noise as large as what the model says is not a quantized model, whatever the budget allows.
     if (!(result_.cost.sqnr_db > 0)) return AllNoise();
     context_.Report({"select", "", total_, total_});  // fewer trials than there might have been
@@ -147,9 +85,9 @@ class Search {
   }
 
   bool Holds(const Cost& cost) const {
-    const Budget& budget = options_.budget;
-    return (!budget.max_drop || *cost.drop <= *budget.max_drop) &&
-           (!budget.min_sqnr_db || cost.sqnr_db >= *budget.min_sqnr_db);
+    // Noise as large as what the model says: all layers in float are better where that is allowed.
+    if (options_.may_keep_all && !(cost.sqnr_db > 0)) return false;
+    return quantizer::Holds(options_.budget, cost);
   }
 
   // The `kept` most sensitive layers in float, all samples.
@@ -163,14 +101,7 @@ class Search {
       QUENCH_RETURN_IF_ERROR(AddSample(sample, inputs, on, score));
     }
     const Cost cost = score.cost();
-    if (options_.budget.max_drop && !cost.drop) {
-      return absl::FailedPreconditionError(
-          "the first output has no rows to lose accuracy in; give a floor of SQNR");
-    }
-    if (!options_.labels.empty() && score.rows() != static_cast<int64_t>(options_.labels.size())) {
-      return InvalidArgument("{} labels for {} rows of the first output", options_.labels.size(),
-                             score.rows());
-    }
+    QUENCH_RETURN_IF_ERROR(score.Check(options_.budget));
     result_.trials.push_back({kept, cost});
     result_.cost = cost;
     return Holds(cost);
@@ -209,14 +140,16 @@ class Search {
       if (holds) cost = result_.cost;
       (holds ? high : low) = middle;
     }
-    if (high == static_cast<int>(layers_.size())) {
+    if (high == static_cast<int>(layers_.size()) && options_.may_keep_all)
+      cost = {std::numeric_limits<double>::infinity(), std::nullopt};
+    if (high == static_cast<int>(layers_.size()) && !options_.may_keep_all) {
       return absl::FailedPreconditionError(fmt::format(
           "no layer of {} can be in integers within this budget: with all in integers {}, with "
           "only "
           "`{}`, the least sensitive, {}",
-          layers_.size(), Words(result_.trials.front().cost), result_.layers.back().node,
-          Words(result_.layers.size() > 1 ? result_.trials.back().cost
-                                          : result_.trials.front().cost)));
+          layers_.size(), CostText(result_.trials.front().cost), result_.layers.back().node,
+          CostText(result_.layers.size() > 1 ? result_.trials.back().cost
+                                             : result_.trials.front().cost)));
     }
     result_.cost = cost;
     for (int i = 0; i < high; ++i) result_.layers[static_cast<size_t>(i)].kept = true;
@@ -234,8 +167,8 @@ class Search {
         "layers in "
         "float; scales per "
         "channel, equalizing or other samples for calibration may save them",
-        Words({result_.cost.sqnr_db, std::nullopt}), result_.samples, worst->node,
-        Words({worst->alone.sqnr_db, std::nullopt})));
+        CostText({result_.cost.sqnr_db, std::nullopt}), result_.samples, worst->node,
+        CostText({worst->alone.sqnr_db, std::nullopt})));
   }
 
   const std::vector<std::string> layers_;
@@ -252,25 +185,6 @@ class Search {
   int64_t done_ = 0, total_ = 0;
   Selection result_;
 };
-
-// Whether the outputs can tell what the budget asks for.
-absl::Status CheckOutputs(const std::vector<ArtifactTensor>& outputs, const Budget& budget) {
-  StatusCollector problems;
-  const bool classes = !outputs.empty() && !outputs[0].dims.empty() &&
-                       outputs[0].dims.back().max >= 2 &&
-                       (IsFloat(outputs[0].dtype) || IsInteger(outputs[0].dtype));
-  if (budget.max_drop && !classes) {
-    problems.Add(absl::FailedPreconditionError(
-        "the first output has no axis of classes to lose accuracy in; give a floor of SQNR"));
-  }
-  const bool real = std::any_of(outputs.begin(), outputs.end(),
-                                [](const ArtifactTensor& output) { return IsFloat(output.dtype); });
-  if (budget.min_sqnr_db && !real) {
-    problems.Add(absl::FailedPreconditionError(
-        "no output is a float, so that none has quantization noise; give a largest drop"));
-  }
-  return problems.Finish();
-}
 
 }  // namespace
 
@@ -305,7 +219,7 @@ absl::Status KeepSelected(const Selection& selection, const Graph& graph,
   for (const LayerSensitivity& layer : selection.layers) {
     if (layer.kept)
       options.kept[layer.node] =
-          "kept by the budget: SQNR with only this layer quantized: " + Words(layer.alone);
+          "kept by the budget: SQNR with only this layer quantized: " + CostText(layer.alone);
   }
   return absl::OkStatus();
 }
@@ -341,14 +255,14 @@ std::string ToTable(const Selection& selection) {
     constexpr std::string_view kTitle = "SQNR with only this layer quantized";
     text += fmt::format("{:<40} {}\n", "layer", kTitle);
     for (const LayerSensitivity& layer : selection.layers) {
-      text +=
-          fmt::format("{:<40} {:>{}}{}\n", layer.node, Words({layer.alone.sqnr_db, std::nullopt}),
-                      kTitle.size(), layer.kept ? "  stays in float" : "");
+      text += fmt::format("{:<40} {:>{}}{}\n", layer.node,
+                          CostText({layer.alone.sqnr_db, std::nullopt}), kTitle.size(),
+                          layer.kept ? "  stays in float" : "");
     }
   }
   for (const Trial& trial : selection.trials) {
     text += fmt::format("SQNR with {} layer{} left in float: {}\n", trial.kept,
-                        trial.kept == 1 ? "" : "s", Words(trial.cost));
+                        trial.kept == 1 ? "" : "s", CostText(trial.cost));
   }
   return text;
 }

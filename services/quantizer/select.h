@@ -4,25 +4,16 @@
 #include <absl/status/statusor.h>
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/context.h"
 #include "common/ir/graph.h"
 #include "common/runner/samples.h"
+#include "services/quantizer/cost.h"
 #include "services/quantizer/options.h"
 
 namespace quench::quantizer {
-
-// The accuracy that quantization may cost; at least one limit, and all that are given must hold.
-struct Budget {
-  // Largest share of rows, 0 to 1, that become wrong (with labels) or get another class than in
-  // float (without).
-  std::optional<double> max_drop;
-  // SQNR of every output, over all samples (NoiseSums::SqnrDb).
-  std::optional<double> min_sqnr_db;
-};
 
 struct SelectOptions {
   Budget budget;
@@ -30,12 +21,10 @@ struct SelectOptions {
   // Number of samples, from the first on, on which each layer is tried by itself.
   int64_t sensitivity_samples = 32;
   int threads = 1;
-};
-
-// The loss of accuracy with some layers in integers and the others in float.
-struct Cost {
-  double sqnr_db = 0;          // of the worst output
-  std::optional<double> drop;  // absent where the first output has no classes
+  // Every layer is tried by itself, also where the budget holds with all in integers.
+  bool always_sensitivity = false;
+  // A selection that keeps all layers in float is a result, and no error.
+  bool may_keep_all = false;
 };
 
 // All errors in a budget and in how it is measured.

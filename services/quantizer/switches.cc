@@ -5,6 +5,10 @@
 #include <iterator>
 #include <set>
 
+#include "common/base/status.h"
+#include "common/ir/hash.h"
+#include "common/ops/op.h"
+
 namespace quench::quantizer {
 namespace {
 
@@ -51,20 +55,15 @@ class SwitchBuilder {
   }
 
   void AddLayerSwitches() {
-    int64_t layers = 0;
-    for (const Part part : points_.parts) layers += part == Part::kCompute ? 1 : 0;
-    const ValueId all =
-        graph_.AddInput(std::string(kSwitchesInput), Type::Tensor(DataType::kBool, {Dim(layers)}));
+    std::vector<size_t> places;
+    std::vector<std::string> names;
     for (size_t i = 0; i < nodes_; ++i) {
       if (points_.parts[i] != Part::kCompute) continue;
-      const size_t k = layer_of_.size();
-      const std::string name = RootOf(points_.before[i]).name;
-      graph_.metadata[KeyOf(k)] = name;
-      const ValueId place =
-          graph_.AddConstant(name + ".switch_place",
-                             Tensor::Of(DataType::kI64, {}, std::vector{static_cast<int64_t>(k)}));
-      layer_of_[i] = Node1("Gather", name + ".switch", {all, place});
+      places.push_back(i);
+      names.push_back(RootOf(points_.before[i]).name);
     }
+    const Ids switches = AddSwitchInput(graph_, names);
+    for (size_t k = 0; k < places.size(); ++k) layer_of_[places[k]] = switches[k];
   }
 
   // As PlanParts wants values, with what each depends on.
@@ -141,6 +140,48 @@ class SwitchBuilder {
   std::map<ValueId, ValueId> chosen_;                   // wanted value -> as it is read
 };
 
+bool IsFloatTensor(const Graph& graph, ValueId id) {
+  if (id == kNone) return false;
+  const Type& type = graph.value(id).type;
+  return type.kind == ValueKind::kTensor && type.dtype == DataType::kF32;
+}
+
+// The value as 16 bits hold it where the switch is on.
+NodeId AddRounding(Graph& graph, ValueId id, DataType type, ValueId on) {
+  const std::string name = graph.value(id).name;
+  const auto cast = [&](ValueId from, DataType to) {
+    const NodeId node = graph.AddNode("Cast", fmt::format("{}.as_{}", name, DataTypeName(to)),
+                                      {from}, 1, {{"to", static_cast<int64_t>(to)}});
+    return graph.node(node).outputs[0];
+  };
+  const ValueId rounded = cast(cast(id, type), DataType::kF32);
+  return graph.AddNode("Where", name + ".rounded", {on, rounded, id});
+}
+
+// Operands and results of the layer are rounded where its switch is on.
+void RoundLayer(Graph& graph, const RoundedLayer& layer, ValueId on) {
+  std::map<ValueId, ValueId> rounded;
+  for (const NodeId id : layer.nodes) {
+    for (size_t i = 0; i < graph.node(id).inputs.size(); ++i) {
+      const ValueId input = graph.node(id).inputs[i];
+      if (!IsFloatTensor(graph, input)) continue;
+      const auto [known, fresh] = rounded.emplace(input, kNone);
+      if (fresh) known->second = graph.node(AddRounding(graph, input, layer.type, on)).outputs[0];
+      graph.node(id).inputs[i] = known->second;
+    }
+    for (size_t i = 0; i < graph.node(id).outputs.size(); ++i) {
+      const ValueId out = graph.node(id).outputs[i];
+      if (!IsFloatTensor(graph, out)) continue;
+      const ValueId exact = graph.AddValue(graph.value(out).name + ".exact", graph.value(out).type);
+      graph.node(id).outputs[i] = exact;
+      graph.value(exact).producer = id;
+      const NodeId choice = AddRounding(graph, exact, layer.type, on);
+      graph.node(choice).outputs[0] = out;  // keeps its name and its readers
+      graph.value(out).producer = choice;
+    }
+  }
+}
+
 }  // namespace
 
 void ReadIntegers(Graph& graph, const QuantizationPoints& points) {
@@ -155,6 +196,38 @@ void ReadIntegers(Graph& graph, const QuantizationPoints& points) {
 void AddSwitches(Graph& graph, const QuantizationPoints& points, const std::string& float_module) {
   SwitchBuilder(graph, points).Run();
   graph.metadata[kFloatModule] = float_module;
+}
+
+std::vector<ValueId> AddSwitchInput(Graph& graph, const std::vector<std::string>& layers) {
+  const Dim count(static_cast<int64_t>(layers.size()));
+  const ValueId all =
+      graph.AddInput(std::string(kSwitchesInput), Type::Tensor(DataType::kBool, {count}));
+  std::vector<ValueId> switches;
+  for (size_t k = 0; k < layers.size(); ++k) {
+    graph.metadata[KeyOf(k)] = layers[k];
+    const ValueId place =
+        graph.AddConstant(layers[k] + ".switch_place",
+                          Tensor::Of(DataType::kI64, {}, std::vector{static_cast<int64_t>(k)}));
+    const NodeId gather = graph.AddNode("Gather", layers[k] + ".switch", {all, place});
+    switches.push_back(graph.node(gather).outputs[0]);
+  }
+  return switches;
+}
+
+absl::StatusOr<Graph> WithRoundingSwitches(Graph graph, const std::vector<RoundedLayer>& layers) {
+  if (graph.FindValue(std::string(kSwitchesInput))) {
+    return InvalidArgument("the module has a value `{}` already, the name of the switches",
+                           kSwitchesInput);
+  }
+  std::vector<std::string> names;
+  for (const RoundedLayer& layer : layers) names.push_back(layer.name);
+  const std::string fingerprint = Fingerprint(graph);
+  const std::vector<ValueId> switches = AddSwitchInput(graph, names);
+  for (size_t k = 0; k < layers.size(); ++k) RoundLayer(graph, layers[k], switches[k]);
+  graph.metadata[kFloatModule] = fingerprint;
+  graph.Compact();
+  QUENCH_RETURN_IF_ERROR(ops::InferGraph(graph));
+  return graph;
 }
 
 std::string FloatModuleOf(const Graph& graph) {

@@ -1,5 +1,8 @@
-// Quantization that can be switched off while running, layer by layer: what trials run on.
+// Quantization, or rounding to 16 bits, that can be switched off while running, layer by layer: what trials
+// run on.
 #pragma once
+
+#include <absl/status/statusor.h>
 
 #include <functional>
 #include <map>
@@ -30,6 +33,19 @@ void ReadIntegers(Graph& graph, const QuantizationPoints& points);
 // The same where switches say so: each product stands there twice, in integers and in float, and a
 // value comes from integers where a layer that is on needs it so.
 void AddSwitches(Graph& graph, const QuantizationPoints& points, const std::string& float_module);
+
+// The input of switches for such layers, in this order, and their names; the value of each switch.
+std::vector<ValueId> AddSwitchInput(Graph& graph, const std::vector<std::string>& layers);
+
+// A layer whose operands and results can be rounded to 16 bits.
+struct RoundedLayer {
+  std::string name;
+  DataType type;  // f16 or bf16
+  std::vector<NodeId> nodes;
+};
+// `graph` with switches: a layer that is on computes with what its type holds of f32 values. So each setting
+// has the rounding, though not the speed, of a module that stores some layers in 16 bits.
+absl::StatusOr<Graph> WithRoundingSwitches(Graph graph, const std::vector<RoundedLayer>& layers);
 
 // Fingerprint of the float module that was quantized; empty if the module has no switches.
 std::string FloatModuleOf(const Graph& graph);

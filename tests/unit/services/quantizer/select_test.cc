@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/ir/verify.h"
@@ -220,6 +222,30 @@ TEST_F(SelectTest, ImpossibleBudgetsFail) {
   const absl::Status status = Find(options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(MessageOf(status), HasSubstr("no layer of 3 can be in integers"));
+}
+
+// Where the caller has another use for it, the float module is a result like others.
+TEST_F(SelectTest, AllLayersMayBeKept) {
+  SelectOptions options;
+  options.budget.min_sqnr_db = 200;
+  options.may_keep_all = true;
+  const auto selection = Find(options);
+  ASSERT_TRUE(selection.ok()) << selection.status();
+  for (const LayerSensitivity& layer : selection->layers) EXPECT_TRUE(layer.kept) << layer.node;
+  EXPECT_EQ(selection->layers.size(), 3);
+  EXPECT_TRUE(std::isinf(selection->cost.sqnr_db));
+}
+
+TEST_F(SelectTest, SensitivityIsMeasuredWhereItIsAskedFor) {
+  SelectOptions options;
+  options.budget.min_sqnr_db = -20;
+  options.always_sensitivity = true;
+  const auto selection = Find(options);
+  ASSERT_TRUE(selection.ok()) << selection.status();
+  EXPECT_EQ(selection->trials.size(), 1);
+  ASSERT_EQ(selection->layers.size(), 3);
+  EXPECT_EQ(selection->layers[0].node, "c2");
+  EXPECT_FALSE(selection->layers[0].kept);
 }
 
 // One weight, of an input that is always 0, is so large that all the others are 0 in integers.
