@@ -9,6 +9,7 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/runner/inputs.h"
 #include "common/runtime/quench_rt.h"
 #include "services/cli/labels.h"
 #include "services/codegen/codegen.h"
@@ -23,15 +24,6 @@ absl::StatusOr<double> ParseNumber(std::string_view text, const char* option, co
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error == std::errc() && end == text.data() + text.size()) return number;
   return InvalidArgument("{}: `{}` is not a number (example: {})", option, text, example);
-}
-
-nlohmann::json CostToJson(const quantizer::Cost& cost) {
-  nlohmann::json json;
-  json["sqnr_db"] = std::isfinite(cost.sqnr_db) ? nlohmann::json(cost.sqnr_db)
-                    : cost.sqnr_db > 0          ? nlohmann::json("inf")
-                                                : nlohmann::json("-inf");
-  if (cost.drop) json["drop"] = *cost.drop;
-  return json;
 }
 
 }  // namespace
@@ -115,6 +107,16 @@ absl::StatusOr<quantizer::Selection> SelectHere(const Graph& graph,
   QUENCH_ASSIGN_OR_RETURN(options.budget, BudgetOf(flags));
   QUENCH_ASSIGN_OR_RETURN(options.labels, ReadLabels(flags.labels));
   options.threads = static_cast<int>(quench_rt_cpus());
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
+                          OpenSamples(flags.data, InputsOf(graph), flags.format, context));
+  return SelectOn(graph, statistics, how, options, *samples, context);
+}
+
+absl::StatusOr<quantizer::Selection> SelectOn(const Graph& graph,
+                                              const quantizer::Statistics* statistics,
+                                              const quantizer::QuantizeOptions& how,
+                                              const quantizer::SelectOptions& options,
+                                              const Samples& samples, const StepContext& context) {
   quantizer::QuantizeOptions switched = how;
   switched.switches = true;
   QUENCH_ASSIGN_OR_RETURN(const quantizer::QuantizedModule trial,
@@ -125,12 +127,16 @@ absl::StatusOr<quantizer::Selection> SelectHere(const Graph& graph,
   build.passes = how.passes;
   QUENCH_RETURN_IF_ERROR(
       codegen::Compile(trial.graph, build, library, folder.path() / "trials.h", context).status());
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
-  std::vector<ArtifactTensor> inputs = artifact->inputs();
-  inputs.pop_back();  // the switches
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> samples,
-                          OpenSamples(flags.data, inputs, flags.format, context));
-  return quantizer::Select(trial.graph, library, *samples, options, context);
+  return quantizer::Select(trial.graph, library, samples, options, context);
+}
+
+nlohmann::json CostToJson(const quantizer::Cost& cost) {
+  nlohmann::json json;
+  json["sqnr_db"] = std::isfinite(cost.sqnr_db) ? nlohmann::json(cost.sqnr_db)
+                    : cost.sqnr_db > 0          ? nlohmann::json("inf")
+                                                : nlohmann::json("-inf");
+  if (cost.drop) json["drop"] = *cost.drop;
+  return json;
 }
 
 nlohmann::json SelectionToJson(const quantizer::Selection& selection) {

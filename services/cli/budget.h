@@ -36,6 +36,14 @@ absl::StatusOr<quantizer::Selection> SelectHere(const Graph& graph,
                                                 const BudgetFlags& flags,
                                                 const StepContext& context);
 
+// The same, tried on samples that are open already; `options` have the budget.
+absl::StatusOr<quantizer::Selection> SelectOn(const Graph& graph,
+                                              const quantizer::Statistics* statistics,
+                                              const quantizer::QuantizeOptions& how,
+                                              const quantizer::SelectOptions& options,
+                                              const Samples& samples, const StepContext& context);
+
+nlohmann::json CostToJson(const quantizer::Cost& cost);
 nlohmann::json SelectionToJson(const quantizer::Selection& selection);
 
 }  // namespace quench::cli

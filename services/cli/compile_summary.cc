@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "services/cli/precision_report.h"
 #include "services/codegen/check/report.h"
 
 namespace quench::cli {
@@ -90,7 +91,12 @@ void PrintCompileSummary(const CompileSummary& summary) {
   PrintTimes(report);
   if (!summary.hint.empty()) fmt::print("  hint     {}\n", summary.hint);
   PrintUnusedFeatures(report);
-  if (summary.quantized) PrintLayers(*summary.quantized);
+  if (summary.precision != nullptr) {
+    if (summary.quantized) PrintWarnings(summary.quantized->report);
+    fmt::print("{}", PrecisionText(*summary.precision));
+  } else if (summary.quantized) {
+    PrintLayers(*summary.quantized);
+  }
   PrintKeptFloat32(report);
   PrintSlow(report);
 }
@@ -121,6 +127,7 @@ nlohmann::json CompileSummaryToJson(const CompileSummary& summary) {
                            {"builds", report.measurement->builds},
                            {"rounds", report.measurement->rounds}};
   }
+  if (summary.precision != nullptr) json["precision"] = PrecisionToJson(*summary.precision);
   if (summary.quantized) json["quantized_layers"] = summary.quantized->report.layers.size();
   for (const passes::KeptFloat32& kept : report.kept_float32)
     json["kept_float32"].push_back({{"node", kept.node}, {"op", kept.op}, {"reason", kept.reason}});

@@ -87,6 +87,15 @@ absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, const 
   return std::move(split.graph);
 }
 
+std::map<std::string, double> MagnitudesIn(const quantizer::Statistics& statistics) {
+  std::map<std::string, double> magnitudes;
+  for (const auto& [name, value] : statistics.values)
+    magnitudes[name] = std::max(std::abs(double{value.low}), std::abs(double{value.high}));
+  for (const std::string& name : statistics.not_finite)
+    magnitudes[name] = std::numeric_limits<double>::infinity();
+  return magnitudes;
+}
+
 absl::StatusOr<std::map<std::string, double>> MagnitudesOf(const std::string& calibration,
                                                            const ModelOptions& options,
                                                            const RescueFlags& rescue,
@@ -97,12 +106,7 @@ absl::StatusOr<std::map<std::string, double>> MagnitudesOf(const std::string& ca
   QUENCH_ASSIGN_OR_RETURN(const quantizer::Statistics statistics,
                           quantizer::ReadStatistics(calibration));
   QUENCH_RETURN_IF_ERROR(quantizer::CheckStatisticsOf(statistics, Fingerprint(graph)));
-  std::map<std::string, double> magnitudes;
-  for (const auto& [name, value] : statistics.values)
-    magnitudes[name] = std::max(std::abs(double{value.low}), std::abs(double{value.high}));
-  for (const std::string& name : statistics.not_finite)
-    magnitudes[name] = std::numeric_limits<double>::infinity();
-  return magnitudes;
+  return MagnitudesIn(statistics);
 }
 
 absl::StatusOr<quantizer::Statistics> CalibrateHere(TapBuild& taps, const SampleOptions& samples,
@@ -244,9 +248,13 @@ absl::StatusOr<QuantizedModel> QuantizeHere(TapBuild& taps, const quantizer::Sta
   return QuantizedModel{std::move(module.graph), std::move(quantization)};
 }
 
+void PrintWarnings(const quantizer::QuantizeReport& report) {
+  for (const std::string& warning : report.warnings) PrintWarning(warning);
+}
+
 void PrintLayers(const Quantization& quantization) {
   const quantizer::QuantizeReport& report = quantization.report;
-  for (const std::string& warning : report.warnings) PrintWarning(warning);
+  PrintWarnings(report);
   if (quantization.selection) fmt::print("{}", quantizer::ToTable(*quantization.selection));
   if (quantization.rounding) fmt::print("{}", quantizer::ToTable(*quantization.rounding));
   int quantized = 0;

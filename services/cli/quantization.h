@@ -31,7 +31,9 @@ void AddRescueFlags(const Options& options, RescueFlags& flags);
 absl::StatusOr<Graph> PrepareForQuantization(const ModelOptions& options, const RescueFlags& rescue,
                                              const StepContext& context);
 
-// The largest magnitudes of values on samples, for --float16: from a file of statistics, which must be of this module.
+// The largest magnitudes of values on samples; infinite where they were not finite.
+std::map<std::string, double> MagnitudesIn(const quantizer::Statistics& statistics);
+// Those for --float16: from a file of statistics, which must be of this module.
 absl::StatusOr<std::map<std::string, double>> MagnitudesOf(const std::string& calibration,
                                                            const ModelOptions& options,
                                                            const RescueFlags& rescue,
@@ -84,6 +86,8 @@ absl::StatusOr<QuantizedModel> QuantizeHere(TapBuild& taps, const quantizer::Sta
                                             const QuantizeFlags& flags,
                                             const passes::PassOptions& passes,
                                             const StepContext& context);
+// On stderr.
+void PrintWarnings(const quantizer::QuantizeReport& report);
 // Warnings on stderr; on stdout what rounding gained, what was tried for a budget, and how many layers became integers,
 // with those that did not.
 void PrintLayers(const Quantization& quantization);

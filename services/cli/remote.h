@@ -9,6 +9,7 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@
 
 namespace quench::cli {
 
+struct PrecisionReport;
+
 // model.so, model.o or model.a.
 std::string LibraryName(codegen::Emit emit);
 
@@ -40,6 +43,7 @@ struct Made {
   std::optional<Graph> graph;  // where somebody asked for it
   std::optional<codegen::CompileReport> report;
   std::optional<Quantization> quantized;
+  std::shared_ptr<const PrecisionReport> precision = nullptr;  // with --precision
 };
 
 struct CompileJob {

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -24,6 +25,8 @@
 #include "services/cli/model_source.h"
 #include "services/cli/module_files.h"
 #include "services/cli/options_file.h"
+#include "services/cli/precision.h"
+#include "services/cli/precision_check.h"
 #include "services/cli/precision_hint.h"
 #include "services/cli/progress.h"
 #include "services/cli/quantization.h"
@@ -66,6 +69,9 @@ constexpr char kCompileExamples[] = R"(Examples:
                                                              loses at most half a point of accuracy
   quench compile m.onnx --float16                            f16 weights and activations: half the bytes, faster on CPUs with f16 arithmetic
   quench compile m.onnx --bfloat16                           bf16 likewise: faster on CPUs with bf16 products, most with AMX
+  quench compile m.onnx --precision fastest                  times f32, f16 and bf16 here and takes the fastest for each layer
+  quench compile m.onnx --precision fastest --calibration-data data --labels data --max-drop 0.5%
+                                                             8-bit integers too, as far as accuracy allows
   quench compile gpt.onnx --quantize int4                    4-bit weights in matrix products, 32 per scale
   quench compile m.onnx --options project.txtpb              options of a project: target, precision and others, in one file
   quench compile m.onnx --gateway build-farm:7450            compiled on a gateway, byte for byte the same)";
@@ -82,7 +88,9 @@ struct CompileArgs {
   // Not quantized when `quantize` is empty.
   std::string quantize;
   std::shared_ptr<QuantizeFlags> how = std::make_shared<QuantizeFlags>();
-  QuantizeJob job;  // but `how`
+  QuantizeJob job;                                  // but `how`
+  std::string precision;                            // "fastest", or empty
+  std::function<std::vector<std::string>()> given;  // the options that were
   std::shared_ptr<EncryptFlags> encryption = std::make_shared<EncryptFlags>();
   bool export_ir = false;
   bool export_metadata = false;
@@ -180,8 +188,46 @@ absl::Status WithEvidence(const absl::Status& mismatch, const absl::StatusOr<fs:
                       fmt::format("{}; no library was made, {}", MessageOf(mismatch), left));
 }
 
+// Compiles `graph`, which computes what `source` does.
+absl::StatusOr<codegen::CompileReport> CompileHere(const CompileArgs& args, const Graph& graph,
+                                                   const Graph& source,
+                                                   const passes::PassOptions& passes,
+                                                   const fs::path& folder,
+                                                   const StepContext& context) {
+  codegen::CompileOptions options = args.codegen;
+  options.check_source = &source;
+  absl::StatusOr<fs::path> evidence = fs::path();  // where a check leaves it
+  options.on_mismatch = [&](const codegen::CheckEvidence& found) {
+    evidence = WriteEvidence(found, ParentOf(args));
+  };
+  options.passes = passes;
+  absl::StatusOr<codegen::CompileReport> report = codegen::CompileMeasured(
+      graph, options, folder / LibraryName(args.codegen.emit), folder / "model.h", context);
+  if (!evidence.ok() || !evidence->empty()) return WithEvidence(report.status(), evidence);
+  return report;
+}
+
+// As --precision wants it: what is compiled was timed before.
+absl::StatusOr<Made> MakeFastest(const CompileArgs& args, const QuantizeJob& job,
+                                 const fs::path& folder, const StepContext& context) {
+  PrecisionSearch search({*args.model, job, args.codegen}, context);
+  QUENCH_ASSIGN_OR_RETURN(MixedModel model, search.Run());
+  Made made;
+  made.graph = std::move(model.graph);
+  made.quantized = std::move(model.quantization);
+  QUENCH_ASSIGN_OR_RETURN(
+      made.report, CompileHere(args, *made.graph, model.source, model.passes, folder, context));
+  // The layers of a mixed library are in the report of the search.
+  if (!model.passes.node_types.empty()) made.report->kept_float32.clear();
+  if (args.codegen.emit == codegen::Emit::kSharedLibrary)
+    QUENCH_RETURN_IF_ERROR(search.MeasureWritten(folder / LibraryName(args.codegen.emit)));
+  made.precision = std::make_shared<const PrecisionReport>(search.report());
+  return made;
+}
+
 absl::StatusOr<Made> MakeHere(const CompileArgs& args, const QuantizeJob& job,
                               const fs::path& folder, const StepContext& context) {
+  if (!args.precision.empty()) return MakeFastest(args, job, folder, context);
   passes::PassOptions pass_options = PassOptionsOf(*args.model);
   pass_options.stop_after = args.stop_after;
   Made made;
@@ -197,23 +243,19 @@ absl::StatusOr<Made> MakeHere(const CompileArgs& args, const QuantizeJob& job,
   QUENCH_ASSIGN_OR_RETURN(made.graph,
                           passes::RunPipeline(*std::move(made.graph), pass_options, context));
   if (!args.stop_after.empty()) return made;
-  codegen::CompileOptions options = args.codegen;
-  options.check_source = &source;
-  absl::StatusOr<fs::path> evidence = fs::path();  // where a check leaves it
-  options.on_mismatch = [&](const codegen::CheckEvidence& found) {
-    evidence = WriteEvidence(found, ParentOf(args));
-  };
-  options.passes = PassOptionsOf(*args.model);
-  absl::StatusOr<codegen::CompileReport> report = codegen::CompileMeasured(
-      *made.graph, options, folder / LibraryName(args.codegen.emit), folder / "model.h", context);
-  if (!evidence.ok() || !evidence->empty()) return WithEvidence(report.status(), evidence);
-  QUENCH_ASSIGN_OR_RETURN(made.report, std::move(report));
+  QUENCH_ASSIGN_OR_RETURN(made.report, CompileHere(args, *made.graph, source,
+                                                   PassOptionsOf(*args.model), folder, context));
   return made;
 }
 
 bool IsFourBits(const std::string& dtype) { return dtype == "int4" || dtype == "uint4"; }
 
 absl::Status CheckQuantization(const CompileArgs& args) {
+  if (!args.precision.empty()) {
+    QuantizeJob job = args.job;
+    job.how = *args.how;
+    return CheckPrecision(job, args.given());
+  }
   const int sources = (args.job.calibration.empty() ? 0 : 1) +
                       (args.job.samples.data.empty() ? 0 : 1) +
                       (args.job.samples.random > 0 ? 1 : 0);
@@ -246,7 +288,7 @@ absl::StatusOr<QuantizeJob> JobOf(const CompileArgs& args) {
     job.how.type = "weights";
     job.how.kernel_dtype = args.quantize;
   } else {
-    job.how.activation_dtype = args.quantize;
+    job.how.activation_dtype = args.quantize.empty() ? "int8" : args.quantize;
   }
   job.how.budget = std::make_shared<BudgetFlags>(*args.how->budget);
   QUENCH_ASSIGN_OR_RETURN(job.how.budget->format, SampleFormatOf(job.samples.images));
@@ -348,14 +390,16 @@ absl::Status ResolveTargets(CompileArgs& args) {
     QUENCH_ASSIGN_OR_RETURN(args.runtime_system, RuntimeSystem(resolved));
     args.registers = resolved.spec.system_lib;
   }
-  if (args.codegen.opt_level == 4 && !UsesGateway(*args.gateway)) {
+  const bool precise = !args.precision.empty();
+  if ((args.codegen.opt_level == 4 || precise) && !UsesGateway(*args.gateway)) {
     QUENCH_ASSIGN_OR_RETURN(const auto variants, codegen::ResolveTarget(args.codegen.target));
     QUENCH_ASSIGN_OR_RETURN(const auto here, codegen::ResolveTarget("host"));
     if (!variants.empty() && !here.empty() && variants.back().machine != here.back().machine) {
       return InvalidArgument(
-          "--opt-level 4 times kernels by running them, but this machine cannot run code for `{}`: "
-          "compile on such a machine, or use --opt-level 3",
-          args.codegen.target);
+          "{} times kernels by running them, but this machine cannot run code for `{}`: "
+          "compile on such a machine, or use {}",
+          precise ? "--precision fastest" : "--opt-level 4", args.codegen.target,
+          precise ? "--float16, --bfloat16 or --quantize" : "--opt-level 3");
     }
   }
   return absl::OkStatus();
@@ -371,25 +415,108 @@ Plan PlanOf(const CompileArgs& args) {
     }
     plan += {{"round", 40}, {"quantize", 5}, {"select", 60}, {"passes", 4}};
   }
+  if (!args.precision.empty()) {
+    if (HasCalibration(args.job) && args.job.calibration.empty()) {
+      plan += BuildPlan();
+      plan += {{"calibrate", 60}};
+    }
+    plan += {{"round", 40}, {"precision", 200}, {"measure", 60}, {"accuracy", 60}, {"select", 60}};
+  }
   plan += BuildPlan();
   plan += {{"check", 10}};
   return plan;
 }
 
-absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
-  PlanProgress(PlanOf(args));
+// Mistakes that can be seen before anything is done.
+absl::Status CheckRequest(const CompileArgs& args) {
   QUENCH_RETURN_IF_ERROR(KindOf(args.model->model).status());
+  if (!args.precision.empty() && UsesGateway(*args.gateway)) {
+    return UsageError(InvalidArgument(
+        "--precision fastest times libraries on this machine: it works without a gateway"));
+  }
   if (UsesGateway(*args.gateway)) QUENCH_RETURN_IF_ERROR(BeginThere());
   QUENCH_RETURN_IF_ERROR(UsageError(CheckQuantization(args)));
+  if (Encrypts(args) && LibraryName(args.codegen.emit) != "model.so") {
+    return InvalidArgument("only shared libraries can be encrypted; this command makes {}",
+                           LibraryName(args.codegen.emit));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PublishIr(const CompileArgs& args, TempDir folder) {
+  QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
+  if (args.format == "json") {
+    const nlohmann::json json = {{"ir", args.output + "/model.ir.txt"},
+                                 {"stopped_after", args.stop_after}};
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    fmt::print("{}/model.ir.txt\n  stopped after pass `{}`: no library was made\n", args.output,
+               args.stop_after);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteMetadata(const CompileArgs& args, const Made& made, const fs::path& work) {
+  const bool halves =
+      args.model->float16 || args.model->bfloat16 || !made.report->kept_float32.empty();
+  QUENCH_ASSIGN_OR_RETURN(
+      const std::string metadata,
+      MetadataOf(made, {.library = work / LibraryName(args.codegen.emit),
+                        .model = fs::path(args.model->model).filename().string(),
+                        .opt_level = args.codegen.opt_level,
+                        .halves = halves}));
+  return WriteFileAtomically(work / "metadata.json", metadata);
+}
+
+// The library encrypted from `work` to `folder`, and the files beside it as they are.
+absl::Status EncryptInto(const Encryption& encryption, const fs::path& work,
+                         const fs::path& folder) {
+  QUENCH_RETURN_IF_ERROR(
+      EncryptLibrary(encryption, work / "model.so", folder / "model.so", folder / "modelKey.bin"));
+  std::error_code error;
+  for (const char* beside : {"model.h", "model.ir.txt", "model.ir.txt.weights", "metadata.json"}) {
+    if (fs::exists(work / beside, error)) fs::copy_file(work / beside, folder / beside, error);
+    if (error) return ErrnoStatus(error.value(), "write", folder / beside);
+  }
+  return absl::OkStatus();
+}
+
+void PrintSummary(const CompileArgs& args, const Made& made,
+                  const std::optional<Encryption>& encryption) {
+  CompileSummary summary{fmt::format("{}/{}", args.output, LibraryName(args.codegen.emit)),
+                         *made.report,
+                         made.quantized,
+                         "",
+                         "",
+                         "",
+                         made.precision};
+  const auto variants = codegen::ResolveTarget(args.codegen.target, args.codegen.caller);
+  if (variants.ok() && args.precision.empty())
+    summary.hint = PrecisionHint(variants->back(), *made.report);
+  if (encryption) {
+    summary.key = encryption->password ? args.output + "/modelKey.bin (protected by the password)"
+                                       : "the identity of " + args.encryption->recipient;
+  }
+  if (args.with_runtime) {
+    summary.runtime =
+        fmt::format("{} for {}", fmt::join(RuntimeFileNames(), ", "), args.runtime_system);
+  }
+  if (args.format == "json") {
+    fmt::print("{}\n", CompileSummaryToJson(summary).dump(
+                           2, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    PrintCompileSummary(summary);
+  }
+}
+
+absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
+  PlanProgress(PlanOf(args));
+  QUENCH_RETURN_IF_ERROR(CheckRequest(args));
   if (args.model->float16 && !args.job.calibration.empty()) {
     QUENCH_ASSIGN_OR_RETURN(args.model->magnitudes, MagnitudesOf(args.job.calibration, *args.model,
                                                                  args.how->rescue, context));
   }
   QUENCH_ASSIGN_OR_RETURN(const QuantizeJob job, JobOf(args));
-  if (Encrypts(args) && LibraryName(args.codegen.emit) != "model.so") {
-    return InvalidArgument("only shared libraries can be encrypted; this command makes {}",
-                           LibraryName(args.codegen.emit));
-  }
   QUENCH_ASSIGN_OR_RETURN(const std::optional<Encryption> encryption,
                           EncryptionOf(*args.encryption));
   QUENCH_ASSIGN_OR_RETURN(TempDir folder, PrepareOutput(args));
@@ -408,39 +535,9 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   if (args.export_ir || !made.report) {
     QUENCH_RETURN_IF_ERROR(WriteIr(args, *made.graph, work / "model.ir.txt"));
   }
-  if (!made.report) {
-    QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
-    if (args.format == "json") {
-      const nlohmann::json json = {{"ir", args.output + "/model.ir.txt"},
-                                   {"stopped_after", args.stop_after}};
-      fmt::print("{}\n", json.dump(2));
-    } else {
-      fmt::print("{}/model.ir.txt\n  stopped after pass `{}`: no library was made\n", args.output,
-                 args.stop_after);
-    }
-    return absl::OkStatus();
-  }
-  if (args.export_metadata) {
-    QUENCH_ASSIGN_OR_RETURN(
-        const std::string metadata,
-        MetadataOf(made, {.library = work / LibraryName(args.codegen.emit),
-                          .model = fs::path(args.model->model).filename().string(),
-                          .opt_level = args.codegen.opt_level,
-                          .halves = args.model->float16 || args.model->bfloat16}));
-    QUENCH_RETURN_IF_ERROR(WriteFileAtomically(work / "metadata.json", metadata));
-  }
-  if (encryption) {
-    QUENCH_RETURN_IF_ERROR(EncryptLibrary(*encryption, work / "model.so",
-                                          folder.path() / "model.so",
-                                          folder.path() / "modelKey.bin"));
-    std::error_code error;
-    for (const char* beside :
-         {"model.h", "model.ir.txt", "model.ir.txt.weights", "metadata.json"}) {
-      if (fs::exists(work / beside, error))
-        fs::copy_file(work / beside, folder.path() / beside, error);
-      if (error) return ErrnoStatus(error.value(), "write", folder.path() / beside);
-    }
-  }
+  if (!made.report) return PublishIr(args, std::move(folder));
+  if (args.export_metadata) QUENCH_RETURN_IF_ERROR(WriteMetadata(args, made, work));
+  if (encryption) QUENCH_RETURN_IF_ERROR(EncryptInto(*encryption, work, folder.path()));
   if (args.with_runtime) {
     QUENCH_RETURN_IF_ERROR(WriteRuntime(args.runtime_system,
                                         {.library = LibraryName(args.codegen.emit),
@@ -450,28 +547,7 @@ absl::Status RunCompile(const CompileArgs& args, const StepContext& context) {
   }
   QUENCH_RETURN_IF_ERROR(context.Check());
   QUENCH_RETURN_IF_ERROR(Publish(std::move(folder), args.output));
-  CompileSummary summary{fmt::format("{}/{}", args.output, LibraryName(args.codegen.emit)),
-                         *made.report,
-                         made.quantized,
-                         "",
-                         "",
-                         ""};
-  const auto variants = codegen::ResolveTarget(args.codegen.target, args.codegen.caller);
-  if (variants.ok()) summary.hint = PrecisionHint(variants->back(), *made.report);
-  if (encryption) {
-    summary.key = encryption->password ? args.output + "/modelKey.bin (protected by the password)"
-                                       : "the identity of " + args.encryption->recipient;
-  }
-  if (args.with_runtime) {
-    summary.runtime =
-        fmt::format("{} for {}", fmt::join(RuntimeFileNames(), ", "), args.runtime_system);
-  }
-  if (args.format == "json") {
-    fmt::print("{}\n", CompileSummaryToJson(summary).dump(
-                           2, ' ', false, nlohmann::json::error_handler_t::replace));
-  } else {
-    PrintCompileSummary(summary);
-  }
+  PrintSummary(args, made, encryption);
   return absl::OkStatus();
 }
 
@@ -483,7 +559,16 @@ void AddQuantization(const Options& all, const std::shared_ptr<CompileArgs>& arg
            "options of `quench quantize`",
            "int8|uint8|int4|uint4")
       .OneOf({"int8", "uint8", "int4", "uint4"});
-  const Options how = options.Under({"--quantize"});
+  options
+      .Add("--precision", args->precision,
+           "Choose f32, f16, bf16 or int8 for each layer, whichever is fastest on this machine and "
+           "keeps the budget of --min-sqnr or --max-drop (20 dB if neither is given). int8 needs "
+           "calibration",
+           "fastest")
+      .OneOf({"fastest"})
+      .Excludes({"--quantize", "--float16", "--bfloat16", "--stop-after"});
+  args->given = [options] { return options.Given(); };
+  const Options how = options.Under({"--quantize", "--precision"});
   how.Add("--calibration-data", args->job.samples.data,
           "Samples to calibrate on: a file, folder or ZIP archive (see `quench calibrate`)",
           "PATH");
@@ -496,7 +581,7 @@ void AddQuantization(const Options& all, const std::shared_ptr<CompileArgs>& arg
            "Use statistics written by `quench calibrate` instead. With --float16: values close to "
            "the limit of f16 stay f32",
            "FILE")
-      .Needs({"--quantize", "--float16"});
+      .Needs({"--quantize", "--precision", "--float16"});
   how.Add("--calibration-random", args->job.samples.random,
           "Calibrate on N random samples instead, if no real ones are available", "N")
       .AtLeast(1);
