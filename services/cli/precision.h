@@ -32,7 +32,7 @@ struct PrecisionJob {
 //    one is the result.
 class PrecisionSearch {
  public:
-  // What `job` refers to must outlive this.
+  // The objects that `job` refers to must outlive this.
   PrecisionSearch(const PrecisionJob& job, const StepContext& context);
   ~PrecisionSearch();
 

@@ -18,7 +18,7 @@ struct MixedModel {
   std::optional<Quantization> quantization;
 };
 
-// What modules of one model have in common.
+// The parts that all modules of one model share.
 struct MixedSource {
   const Graph& module;                      // f32, after its passes
   const quantizer::Statistics* statistics;  // null: no integers

@@ -139,7 +139,7 @@ class Finder {
     }
   }
 
-  // What stands between two products of one layer.
+  // Nodes between two products of one layer are the layer's.
   void AddBetween(size_t from, size_t to) {
     std::set<size_t> after, before;
     Reached(from, true, after);

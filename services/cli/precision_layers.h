@@ -19,7 +19,7 @@ enum class Precision : uint8_t { kF32, kF16, kBF16, kInt8 };
 constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kF16, Precision::kBF16,
                                      Precision::kInt8};
 std::string_view PrecisionName(Precision precision);
-// What its floats are stored as: f32 beside integers.
+// The type that its floats are stored as: f32 beside integers.
 DataType StoredAs(Precision precision);
 
 // Convolutions, matrix products and recurrent operators that have one type: one of them, or several that a

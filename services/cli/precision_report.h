@@ -1,4 +1,4 @@
-// What `compile --precision fastest` found, as text and as JSON.
+// Report of `compile --precision fastest`, as text and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
