@@ -60,7 +60,8 @@ absl::StatusOr<MixedModel> PrecisionSearch::Run() {
   QUENCH_ASSIGN_OR_RETURN(std::vector<std::vector<TimedKernel>> kernels,
                           TimeKernels(all, kKernelSeconds));
   TimedBuilds timed;
-  for (const auto& [type, build] : uniform_) timed[type] = std::move(kernels[timed.size()]);
+  size_t next = 0;
+  for (const auto& [type, build] : uniform_) timed[type] = std::move(kernels[next++]);
   layers_ = FindLayers(module_, timed);
   const auto integers = uniform_.find(Precision::kInt8);
   ForbidTypes(module_, source_->passes,
@@ -256,9 +257,9 @@ absl::StatusOr<quantizer::Selection> PrecisionSearch::Selected(const Assignment&
 }
 
 absl::Status PrecisionSearch::SelectIntegers() {
-  QUENCH_ASSIGN_OR_RETURN(selection_, Selected(types_, false));
+  QUENCH_ASSIGN_OR_RETURN(const quantizer::Selection selection, Selected(types_, false));
   std::map<std::string, double> kept;
-  for (const quantizer::LayerSensitivity& layer : selection_->layers) {
+  for (const quantizer::LayerSensitivity& layer : selection.layers) {
     if (layer.kept) kept[layer.node] = layer.alone.sqnr_db;
   }
   constexpr Precision kFloats[] = {Precision::kF32, Precision::kF16, Precision::kBF16};

@@ -88,7 +88,6 @@ class PrecisionSearch {
   Precision usual_ = Precision::kF32, floats_ = Precision::kF32;  // types of the fastest builds
   Assignment types_;
   std::unique_ptr<Build> mixed_;
-  std::optional<quantizer::Selection> selection_;
   int builds_ = 0;
   PrecisionReport report_;
 };
