@@ -1,5 +1,5 @@
-// `compile --precision fastest` with the real program. Which types are fastest is the machine's business: what
-// is tested holds for any choice.
+// `compile --precision fastest` with the real program. The machine decides which types are fastest; the tests hold
+// for any choice.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
