@@ -21,7 +21,7 @@ namespace {
 
 constexpr char kWho[] = "--precision fastest";
 constexpr double kDefaultFloor = 20;  // dB
-constexpr double kKernelSeconds = 3, kRunSeconds = 3, kRefineSeconds = 1.5;
+constexpr double kKernelSeconds = 4, kRefineSeconds = 1.5, kChoiceSeconds = 3;
 constexpr int kMostRefinements = 4;
 constexpr double kFaster = 0.99;  // of the time: less is noise
 
@@ -67,7 +67,6 @@ absl::StatusOr<MixedModel> PrecisionSearch::Run() {
   ForbidTypes(module_, source_->passes,
               integers == uniform_.end() ? nullptr : &integers->second->model.quantization->report,
               layers_);
-  QUENCH_RETURN_IF_ERROR(TimeRuns(all, kRunSeconds));
   usual_ = FastestBuild(false);
   floats_ = FastestBuild(true);
   std::vector<Precision> among;
@@ -186,20 +185,13 @@ absl::StatusOr<std::vector<std::vector<TimedKernel>>> PrecisionSearch::TimeKerne
   std::vector<std::vector<TimedKernel>> timed(builds.size());
   for (size_t i = 0; i < builds.size(); ++i) {
     const std::vector<codegen::KernelReport>& kernels = builds[i]->trial.report.kernels;
-    for (size_t k = 0; k < std::min(kernels.size(), times[i].size()); ++k)
+    builds[i]->milliseconds = 0;
+    for (size_t k = 0; k < std::min(kernels.size(), times[i].size()); ++k) {
       timed[i].push_back({kernels[k].node, 1e6 * codegen::LowerQuartile(times[i][k])});
+      builds[i]->milliseconds += 1e-3 * timed[i].back().microseconds;
+    }
   }
   return timed;
-}
-
-absl::Status PrecisionSearch::TimeRuns(const std::vector<Build*>& builds, double seconds) {
-  for (Build* build : builds) build->runs.clear();
-  const auto run = [&](size_t i, bool counts) {
-    QUENCH_ASSIGN_OR_RETURN(const double time, builds[i]->trial.artifact->Time(inputs_, context_));
-    if (counts) builds[i]->runs.push_back(time);
-    return absl::OkStatus();
-  };
-  return codegen::RunInTurn(builds.size(), seconds, "runs", run, context_).status();
 }
 
 absl::Status PrecisionSearch::MeasureUniform() {
@@ -213,12 +205,11 @@ absl::Status PrecisionSearch::MeasureUniform() {
 
 Precision PrecisionSearch::FastestBuild(bool floats_alone) const {
   Precision fastest = Precision::kF32;
-  double least = codegen::LowerQuartile(uniform_.at(fastest)->runs);
+  double least = uniform_.at(fastest)->milliseconds;
   for (const auto& [type, build] : uniform_) {
     if (floats_alone && type == Precision::kInt8) continue;
-    const double time = codegen::LowerQuartile(build->runs);
-    if (time < least) {
-      least = time;
+    if (build->milliseconds < least) {
+      least = build->milliseconds;
       fastest = type;
     }
   }
@@ -300,10 +291,6 @@ absl::Status PrecisionSearch::Descend() {
   return absl::OkStatus();
 }
 
-double PrecisionSearch::Milliseconds(const Build& build) {
-  return 1e3 * codegen::LowerQuartile(build.runs);
-}
-
 Assignment PrecisionSearch::TypesOf(Precision uniform) const {
   Assignment types;
   for (const PrecisionLayer& layer : layers_)
@@ -336,8 +323,8 @@ absl::StatusOr<MixedModel> PrecisionSearch::Result() {
     const bool keeps = Keeps(*build);
     build->types = TypesOf(type);
     report_.builds.push_back(
-        {std::string(PrecisionName(type)), Milliseconds(*build), build->cost, keeps});
-    if (keeps && Milliseconds(*build) < Milliseconds(*uniform_[fastest])) fastest = type;
+        {std::string(PrecisionName(type)), build->milliseconds, build->cost, keeps});
+    if (keeps && build->milliseconds < uniform_[fastest]->milliseconds) fastest = type;
   }
   Build* chosen = uniform_[fastest].get();
   report_.chosen = PrecisionName(fastest);
@@ -351,16 +338,16 @@ absl::StatusOr<MixedModel> PrecisionSearch::Result() {
     QUENCH_RETURN_IF_ERROR(Refine(*chosen, mixed));
     std::vector<Build*> all = {chosen};
     for (const std::unique_ptr<Build>& each : mixed) all.push_back(each.get());
-    QUENCH_RETURN_IF_ERROR(TimeRuns(all, kRunSeconds));
+    QUENCH_RETURN_IF_ERROR(TimeKernels(all, kChoiceSeconds).status());
     for (PrecisionBuild& build : report_.builds) {  // as it ran beside the mixed ones
-      if (build.name == report_.chosen) build.milliseconds = Milliseconds(*chosen);
+      if (build.name == report_.chosen) build.milliseconds = chosen->milliseconds;
     }
     const auto best = std::min_element(
         mixed.begin(), mixed.end(),
-        [](const auto& a, const auto& b) { return Milliseconds(*a) < Milliseconds(*b); });
+        [](const auto& a, const auto& b) { return a->milliseconds < b->milliseconds; });
     mixed_ = std::move(*best);
-    report_.builds.push_back({"mixed", Milliseconds(*mixed_), mixed_->cost, true});
-    if (Milliseconds(*mixed_) < kFaster * Milliseconds(*chosen)) {
+    report_.builds.push_back({"mixed", mixed_->milliseconds, mixed_->cost, true});
+    if (mixed_->milliseconds < kFaster * chosen->milliseconds) {
       chosen = mixed_.get();
       report_.chosen = "mixed";
     }

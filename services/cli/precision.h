@@ -45,7 +45,7 @@ class PrecisionSearch {
   struct Build {
     MixedModel model;
     codegen::TrialBuild trial;
-    std::vector<double> runs;  // seconds of whole runs
+    double milliseconds = 0;  // of a run, when it was last timed
     std::optional<quantizer::Cost> cost;
     Assignment types;
   };
@@ -53,10 +53,10 @@ class PrecisionSearch {
 
   absl::Status Prepare();
   absl::Status BuildUniform();
-  // Kernels of each build, in the order in which they run.
+  // Kernels of each build, in the order in which they run. The time of a run is the sum of theirs: they are so short that a
+  // machine which others use too leaves most of them alone.
   absl::StatusOr<std::vector<std::vector<TimedKernel>>> TimeKernels(
       const std::vector<Build*>& builds, double seconds);
-  absl::Status TimeRuns(const std::vector<Build*>& builds, double seconds);
   absl::Status MeasureUniform();
   absl::Status ChooseBudgeted();
   absl::Status SelectIntegers();
@@ -66,7 +66,6 @@ class PrecisionSearch {
   absl::StatusOr<std::unique_ptr<Build>> MakeBuild(MixedModel model, const std::string& name);
   absl::Status Refine(Build& base, std::vector<std::unique_ptr<Build>>& mixed);
   absl::StatusOr<MixedModel> Result();
-  static double Milliseconds(const Build& build);
   Assignment TypesOf(Precision uniform) const;
   bool Keeps(const Build& build) const;
   bool IsUniform() const;
