@@ -249,6 +249,7 @@ absl::StatusOr<quantizer::Selection> PrecisionSearch::Selected(const Assignment&
 
 absl::Status PrecisionSearch::SelectIntegers() {
   QUENCH_ASSIGN_OR_RETURN(const quantizer::Selection selection, Selected(types_, false));
+  integers_ = SensitivityOfIntegers(layers_, selection);
   std::map<std::string, double> kept;
   for (const quantizer::LayerSensitivity& layer : selection.layers) {
     if (layer.kept) kept[layer.node] = layer.alone.sqnr_db;
@@ -268,15 +269,15 @@ absl::Status PrecisionSearch::SelectIntegers() {
 
 // The fewest steps to f32 with which a library keeps the budget.
 absl::Status PrecisionSearch::Descend() {
-  Sensitivities integers;
-  if (AnyHas(types_, Precision::kInt8)) {
+  // Layers that are integers now were then, too.
+  if (AnyHas(types_, Precision::kInt8) && integers_.empty()) {
     QUENCH_ASSIGN_OR_RETURN(const quantizer::Selection measured, Selected(types_, true));
-    integers = SensitivityOfIntegers(layers_, measured);
+    integers_ = SensitivityOfIntegers(layers_, measured);
   }
   QUENCH_ASSIGN_OR_RETURN(
       const Sensitivities halves,
       SensitivityOfHalves({*source_, layers_, types_, floats_, *samples_, select_}, context_));
-  const std::vector<Demotion> ladder = Ladder(types_, layers_, integers, halves, floats_);
+  const std::vector<Demotion> ladder = Ladder(types_, layers_, integers_, halves, floats_);
   size_t low = 0, high = ladder.size();  // all in f32 costs nothing
   mixed_ = nullptr;
   while (high - low > 1) {

@@ -86,6 +86,7 @@ class PrecisionSearch {
   std::vector<PrecisionLayer> layers_;
   Precision usual_ = Precision::kF32, floats_ = Precision::kF32;  // types of the fastest builds
   Assignment types_;
+  Sensitivities integers_;  // of layers that were tried as int8, once they were measured
   std::unique_ptr<Build> mixed_;
   int builds_ = 0;
   PrecisionReport report_;
