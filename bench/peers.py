@@ -24,6 +24,7 @@ ncnn with pnnx (pip install --no-deps pnnx: its PyTorch is not needed), ai-edge-
 
 import argparse
 import json
+import os
 import pathlib
 import shlex
 import statistics
@@ -196,6 +197,8 @@ def parsed():
 
 def main():
     args = parsed()
+    report = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # peers print to the file descriptor, and the report must stay JSON
     keys = [name for name, _ in args.variant] + args.peers
     with tempfile.TemporaryDirectory() as folder:
         models = list(args.models)
@@ -209,7 +212,7 @@ def main():
         for model in models:
             rows.append(compare(args, runtime, model))
             print(json.dumps(rows[-1]) if args.json else "\n".join(lines_of(rows[-1], keys)), file=sys.stderr, flush=True)
-    print(json.dumps(rows, indent=1) if args.json else table(rows, keys))
+    print(json.dumps(rows, indent=1) if args.json else table(rows, keys), file=report, flush=True)
     return 0
 
 

@@ -23,6 +23,8 @@ struct PassOptions {
   // store_float16: f32, f16 or bf16 for single nodes, by their origin or, without one, their name; the
   // others get `store_as`. For callers in this process: requests do not have it.
   std::map<std::string, DataType> node_types;
+  // scale_batch_norms: values may be stored in 16 bits later, by options that this run does not have.
+  bool narrows_later = false;
   // store_float16: the largest |x| that values had on samples, by name; what comes near the end of
   // f16's range stays f32.
   std::map<std::string, double> magnitudes;

@@ -86,7 +86,7 @@ class Projector {
   Projector(Graph& graph, const PassOptions& options)
       : graph_(graph),
         whole_(options.whole_values),
-        bfloats_(options.store_as == DataType::kBF16) {}
+        bfloats_(options.store_as == DataType::kBF16 && options.node_types.empty()) {}
 
   void Rewrite(NodeId id, const Cell& cell) {
     const Node node = graph_.node(id);  // adding nodes moves them
@@ -158,7 +158,7 @@ class Projector {
     if (graph_.value(id).type.dtype == DataType::kF32) return id;
     return Cast(id, DataType::kF32, graph_.value(id).name + ".cast");
   }
-  // What a Cast has widened is there.
+  // Reads in front of a Cast that has widened it.
   ValueId AsBfloats(ValueId id) {
     const Value& value = graph_.value(id);
     if (value.producer != kNone && graph_.node(value.producer).op == "Cast") {

@@ -41,6 +41,9 @@ constexpr Reason kKept[] = {
     {"MeanVarianceNormalization", "a variance"},
     {"LpNormalization", "a sum"},
     {"LRN", "a sum of squares"},
+    {"LSTM", "a recurrence; the products of its inputs are in bf16 with --bfloat16"},
+    {"GRU", "a recurrence; the products of its inputs are in bf16 with --bfloat16"},
+    {"RNN", "a recurrence; the products of its inputs are in bf16 with --bfloat16"},
     {"CumSum", "a sum"},
     {"CumProd", "a product of many factors"},
 };

@@ -116,12 +116,13 @@ absl::StatusOr<quantizer::Selection> SelectOn(const Graph& graph,
                                               const quantizer::Statistics* statistics,
                                               const quantizer::QuantizeOptions& how,
                                               const quantizer::SelectOptions& options,
-                                              const Samples& samples, const StepContext& context) {
+                                              const Samples& samples, const StepContext& context,
+                                              const std::filesystem::path& parent) {
   quantizer::QuantizeOptions switched = how;
   switched.switches = true;
   QUENCH_ASSIGN_OR_RETURN(const quantizer::QuantizedModule trial,
                           quantizer::Quantize(graph, statistics, switched, context));
-  QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
+  QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create(parent));
   const std::filesystem::path library = folder.path() / "trials.so";
   codegen::CompileOptions build;
   build.passes = how.passes;

@@ -41,7 +41,8 @@ absl::StatusOr<quantizer::Selection> SelectOn(const Graph& graph,
                                               const quantizer::Statistics* statistics,
                                               const quantizer::QuantizeOptions& how,
                                               const quantizer::SelectOptions& options,
-                                              const Samples& samples, const StepContext& context);
+                                              const Samples& samples, const StepContext& context,
+                                              const std::filesystem::path& parent = {});
 
 nlohmann::json CostToJson(const quantizer::Cost& cost);
 nlohmann::json SelectionToJson(const quantizer::Selection& selection);

@@ -404,6 +404,7 @@ passes::PassOptions PassOptionsOf(const ModelOptions& options) {
   if (options.float16) result.store_as = DataType::kF16;
   if (options.bfloat16) result.store_as = DataType::kBF16;
   result.magnitudes = options.magnitudes;
+  result.narrows_later = options.narrows_later;
   result.disabled.insert(options.disabled.begin(), options.disabled.end());
   return result;
 }

@@ -37,6 +37,7 @@ struct ModelOptions {
   int64_t opset = 0;
   int64_t batch = 0;
   bool float16 = false, bfloat16 = false;
+  bool narrows_later = false;                // PassOptions::narrows_later
   std::map<std::string, double> magnitudes;  // of values, from statistics: for float16
   std::string external_root;
   std::vector<std::string> disabled;  // filled by the --no-PASS flags

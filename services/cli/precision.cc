@@ -1,7 +1,6 @@
 #include "services/cli/precision.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -85,8 +84,10 @@ absl::StatusOr<MixedModel> PrecisionSearch::Run() {
 
 absl::Status PrecisionSearch::Prepare() {
   const QuantizeJob& job = job_.quantize;
-  QUENCH_ASSIGN_OR_RETURN(folder_, TempDir::Create());
-  QUENCH_ASSIGN_OR_RETURN(module_, PrepareForQuantization(job_.model, job.how.rescue, context_));
+  QUENCH_ASSIGN_OR_RETURN(folder_, TempDir::Create(job_.folder));
+  ModelOptions model = job_.model;
+  model.narrows_later = job.calibration.empty();  // a file of statistics is of the plain module
+  QUENCH_ASSIGN_OR_RETURN(module_, PrepareForQuantization(model, job.how.rescue, context_));
   if (module_.stage == Stage::kQuantized) {
     return absl::FailedPreconditionError(
         "the module is quantized already: --precision fastest takes one in float");
@@ -244,7 +245,7 @@ absl::StatusOr<quantizer::Selection> PrecisionSearch::Selected(const Assignment&
   quantizer::SelectOptions options = select_;
   options.may_keep_all = true;
   options.always_sensitivity = always;
-  return SelectOn(module_, &*statistics_, how, options, *samples_, context_);
+  return SelectOn(module_, &*statistics_, how, options, *samples_, context_, job_.folder);
 }
 
 absl::Status PrecisionSearch::SelectIntegers() {
@@ -276,7 +277,8 @@ absl::Status PrecisionSearch::Descend() {
   }
   QUENCH_ASSIGN_OR_RETURN(
       const Sensitivities halves,
-      SensitivityOfHalves({*source_, layers_, types_, floats_, *samples_, select_}, context_));
+      SensitivityOfHalves({*source_, layers_, types_, floats_, *samples_, select_, job_.folder},
+                          context_));
   const std::vector<Demotion> ladder = Ladder(types_, layers_, integers_, halves, floats_);
   size_t low = 0, high = ladder.size();  // all in f32 costs nothing
   mixed_ = nullptr;
@@ -363,7 +365,8 @@ absl::Status PrecisionSearch::MeasureWritten(const std::filesystem::path& librar
   if (costs_ == nullptr) return absl::OkStatus();
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
   QUENCH_ASSIGN_OR_RETURN(report_.written, costs_->Of(*artifact, "library", context_));
-  if (quantizer::Holds(select_.budget, *report_.written)) return absl::OkStatus();
+  if (report_.written->sqnr_db > 0 && quantizer::Holds(select_.budget, *report_.written))
+    return absl::OkStatus();
   return absl::FailedPreconditionError(
       fmt::format("the library, whose kernels are others than those of the trials, is outside the "
                   "budget: {}; --opt-level 3 has the kernels of the trials",

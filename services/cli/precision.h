@@ -21,6 +21,8 @@ struct PrecisionJob {
   const ModelOptions& model;
   const QuantizeJob& quantize;
   const codegen::CompileOptions& codegen;
+  std::filesystem::path
+      folder;  // that trials lie in a folder of: in memory, if the library is encrypted
 };
 
 // 1. Builds the model in f32, f16, bf16 and, if there are statistics, int8. They run in turn, and are timed
@@ -71,7 +73,7 @@ class PrecisionSearch {
   bool IsUniform() const;
   Precision FastestBuild(bool floats_alone) const;
 
-  const PrecisionJob& job_;
+  const PrecisionJob job_;
   const StepContext& context_;
   codegen::CompileOptions options_;  // of trials
   std::optional<TempDir> folder_;

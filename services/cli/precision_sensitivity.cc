@@ -94,14 +94,16 @@ absl::StatusOr<Sensitivities> SensitivityOfHalves(const HalvesJob& job,
   if (rounding.layers.empty()) return sensitivities;
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           quantizer::WithRoundingSwitches(job.from.module, rounding.layers));
-  QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
+  QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create(job.folder));
   const std::filesystem::path library = folder.path() / "rounded.so";
   codegen::CompileOptions build;
   build.passes = job.from.passes;
   QUENCH_RETURN_IF_ERROR(
       codegen::Compile(graph, build, library, folder.path() / "rounded.h", context).status());
   quantizer::SelectOptions options = job.select;
-  options.budget = {std::nullopt, std::numeric_limits<double>::lowest()};
+  // Outputs of integers have no noise, but drop.
+  if (!options.budget.max_drop)
+    options.budget = {std::nullopt, std::numeric_limits<double>::lowest()};
   options.always_sensitivity = options.may_keep_all = true;
   QUENCH_ASSIGN_OR_RETURN(const quantizer::Selection selection,
                           quantizer::Select(graph, library, job.samples, options, context));

@@ -21,6 +21,7 @@ struct HalvesJob {
   Precision floats;  // for layers that are integers now: HalfOf
   const Samples& samples;
   const quantizer::SelectOptions& select;
+  std::filesystem::path folder;  // that the build lies in a folder of
 };
 // Layers that have a 16-bit type or would have one instead of integers, and other operators that do, measured on
 // a build with switches.

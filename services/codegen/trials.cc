@@ -14,6 +14,30 @@ namespace {
 
 constexpr int kLeastRounds = 5, kMostRounds = 10'000;
 
+// Sequences of a recurrent layer have as many steps as there is room for: random lengths are 0 or 1.
+void UseAllSteps(const Graph& graph, const Node& node, std::vector<Tensor>& inputs) {
+  constexpr size_t kLengths = 4;
+  const bool recurrent = node.op == "LSTM" || node.op == "GRU" || node.op == "RNN";
+  if (!recurrent || node.inputs.size() <= kLengths) return;
+  const auto at = std::ranges::find(graph.inputs, node.inputs[kLengths]);
+  const auto data = std::ranges::find(graph.inputs, node.inputs[0]);
+  if (at == graph.inputs.end()) return;
+  const Type& type = graph.value(node.inputs[0]).type;
+  const size_t axis = node.Int("layout", 0) != 0 ? 1 : 0;
+  if (!type.ranked || type.rank() != 3) return;
+  int64_t steps = 0;
+  if (type.dims[axis].is_static()) {
+    steps = type.dims[axis].value();
+  } else if (data != graph.inputs.end()) {
+    steps = inputs[static_cast<size_t>(data - graph.inputs.begin())].dims()[axis];
+  }
+  Tensor& lengths = inputs[static_cast<size_t>(at - graph.inputs.begin())];
+  if (steps == 0 || lengths.dtype() != DataType::kI32) return;
+  lengths = Tensor::Of(
+      DataType::kI32, lengths.dims(),
+      std::vector<int32_t>(static_cast<size_t>(lengths.size()), static_cast<int32_t>(steps)));
+}
+
 }  // namespace
 
 absl::Status CheckTrialTarget(const CompileOptions& options, const std::string& who) {
@@ -62,7 +86,10 @@ absl::StatusOr<std::vector<Tensor>> TypicalInputs(const Graph& graph, const Arti
       if (id) values[dim.symbol] = slots[static_cast<size_t>(*id)];
     }
   }
-  return RandomInputs(artifact.inputs(), 1, values, kAnyIndex);
+  QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> inputs,
+                          RandomInputs(artifact.inputs(), 1, values, kAnyIndex));
+  for (const Node& node : graph.nodes) UseAllSteps(graph, node, inputs);
+  return inputs;
 }
 
 StepContext WithoutProgress(const StepContext& context) {

@@ -210,7 +210,7 @@ absl::StatusOr<codegen::CompileReport> CompileHere(const CompileArgs& args, cons
 // As --precision wants it: what is compiled was timed before.
 absl::StatusOr<Made> MakeFastest(const CompileArgs& args, const QuantizeJob& job,
                                  const fs::path& folder, const StepContext& context) {
-  PrecisionSearch search({*args.model, job, args.codegen}, context);
+  PrecisionSearch search({*args.model, job, args.codegen, folder}, context);
   QUENCH_ASSIGN_OR_RETURN(MixedModel model, search.Run());
   Made made;
   made.graph = std::move(model.graph);

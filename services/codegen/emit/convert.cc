@@ -113,7 +113,7 @@ Bits EncodeBfloat16(Num x) {
   return Select(IsNan(x), ShiftRight(bits, 16) | 0x40, rounded);
 }
 
-// What FromStorage widened from bf16, or null.
+// The operand of FromStorage where it widened bf16, or null.
 llvm::Value* WidenedBfloats(llvm::Value* f32) {
   namespace match = llvm::PatternMatch;
   llvm::Value* narrow = nullptr;

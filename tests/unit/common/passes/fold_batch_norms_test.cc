@@ -1,3 +1,6 @@
+#include <tuple>
+
+#include "common/ops/op.h"
 #include "tests/unit/common/passes/pass_test_util.h"
 
 namespace quench::passes::fold_batch_norms_test {
@@ -77,6 +80,39 @@ TEST(FoldBatchNormsTest, LeavesWhatItMayNotFold) {
 }
 
 // f16 weights stay f16, unless what is folded does not fit.
+// A batch norm of an input or of a Relu, whose mean is so many deviations from 0.
+Graph NormAlone(float far, bool of_input) {
+  ValueId x;
+  Graph graph = ImageGraph(&x);
+  const auto constant = [&](const char* name, float value) {
+    return graph.AddConstant(name, Tensor::Of(DataType::kF32, {3}, std::vector<float>(3, value)));
+  };
+  const ValueId y = of_input ? x : Add(graph, "Relu", {x});
+  graph.outputs = {Add(graph, "BatchNormalization",
+                       {y, constant("scale", 1.5F), constant("bias", 0.5F),
+                        constant("mean", 2 * far), constant("variance", 4)})};
+  EXPECT_TRUE(ops::InferGraph(graph).ok());
+  return graph;
+}
+
+TEST(ScaleBatchNormsTest, MeansFarFromZeroDoNotBear16Bits) {
+  for (const auto& [far, of_input, store_as, later, scaled] :
+       {std::tuple<float, bool, DataType, bool, bool>{100, false, DataType::kF32, false, true},
+        {100, true, DataType::kF32, false, true},
+        {100, false, DataType::kF32, true, false},
+        {100, false, DataType::kBF16, false, false},
+        {3, false, DataType::kBF16, false, true},
+        {3, false, DataType::kF16, true, true},
+        {3, true, DataType::kF16, false, false}}) {
+    PassOptions options;
+    options.store_as = store_as;
+    options.narrows_later = later;
+    const Graph after = After("scale_batch_norms", NormAlone(far, of_input), options);
+    EXPECT_EQ(CountOps(after, "BatchNormalization"), scaled ? 0 : 1) << far << of_input << later;
+    EXPECT_EQ(CountOps(after, "Mul"), scaled ? 1 : 0);
+  }
+}
+
 TEST(FoldBatchNormsTest, OfHalves) {
   for (const auto& [scale, nodes] : {std::pair{2.0F, 1U}, {1e5F, 2U}}) {
     Graph graph;

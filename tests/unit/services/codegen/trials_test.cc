@@ -59,5 +59,25 @@ TEST(TrialsTest, ABuildRunsAndLeavesNoFile) {
   EXPECT_TRUE(trial->artifact->Time(*inputs).ok());
 }
 
+// Random lengths would be 0 and 1, and a layer that skips its steps takes no time.
+TEST(TrialsTest, SequencesAreTimedWhole) {
+  Graph graph;
+  const ValueId x = graph.AddInput("x", Type::Tensor(DataType::kF32, {7, 2, 3}));
+  const ValueId lengths = graph.AddInput("lengths", Type::Tensor(DataType::kI32, {2}));
+  const NodeId node = graph.AddNode("LSTM", "lstm",
+                                    {x, graph.AddConstant("w", Values({1, 16, 3}, 1)),
+                                     graph.AddConstant("r", Values({1, 16, 4}, 2)), kNone, lengths},
+                                    1);
+  graph.outputs = graph.node(node).outputs;
+  Infer(graph);
+  const TempDir folder = *TempDir::Create();
+  const auto trial = BuildTrial(graph, {}, folder.path(), "lstm", "a test", {});
+  ASSERT_TRUE(trial.ok()) << trial.status();
+  const auto inputs = TypicalInputs(graph, *trial->artifact);
+  ASSERT_TRUE(inputs.ok()) << inputs.status();
+  EXPECT_EQ((*inputs)[1].FloatAt(0), 7);
+  EXPECT_EQ((*inputs)[1].FloatAt(1), 7);
+}
+
 }  // namespace
 }  // namespace quench::codegen::trials_test
