@@ -24,10 +24,10 @@ class AnyForm {
     requires std::is_base_of_v<Form, Listed>
   AnyForm(Listed form) : listed_(std::move(form)) {}
 
-  const Form& operator*() const {
-    return std::visit([](const Form& form) -> const Form& { return form; }, listed_);
+  const Form& operator*() const { return *operator->(); }
+  const Form* operator->() const {
+    return std::visit([](const Form& form) { return &form; }, listed_);
   }
-  const Form* operator->() const { return &**this; }
   // Nothing where it is another form.
   template <typename Listed>
   const Listed* As() const {

@@ -62,8 +62,8 @@ double TotalCycles(const TileProblem& problem, const Tile& tile, int lanes) {
   if (!problem.height) return across * row(tile) / tile.y;
   Tile one = tile;
   one.y = 1;
-  return across * (static_cast<double>(*problem.height / tile.y) * row(tile) +
-                   static_cast<double>(*problem.height % tile.y) * row(one));
+  const int64_t pairs = *problem.height / tile.y, rest = *problem.height % tile.y;
+  return across * (static_cast<double>(pairs) * row(tile) + static_cast<double>(rest) * row(one));
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ void TileEmitter::Block(Int block) {
 
 void TileEmitter::Tap(Ptr tap) {
   if (part_ != Part::kTap) return Channels(tap, r_.channels);
-  const int64_t each = ProductsOfPart(), rest = r_.channels % each;
+  const int64_t each = std::max<int64_t>(1, ProductsOfPart()), rest = r_.channels % each;
   const PtrVar at = b_.Variable(tap);
   b_.For(b_.I(0), b_.I(r_.channels - rest), each, [&](Int) {
     InPart(Part::kTap, [&] { Channels(at.Get(), each); });

@@ -27,8 +27,12 @@ int TakeAxis(std::string_view text, std::string_view letters, size_t& at) {
     return static_cast<int>(letter);
   }
   if (text[at] != '[') return -1;
-  const int64_t axis = TakeNumber(text, ++at);
-  return axis >= 0 && at < text.size() && text[at++] == ']' ? static_cast<int>(axis) : -1;
+  ++at;
+  const int64_t axis = TakeNumber(text, at);
+  if (axis < 0 || at == text.size()) return -1;
+  const bool closed = text[at] == ']';
+  ++at;
+  return closed ? static_cast<int>(axis) : -1;
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ class CandidateBuilder {
         {std::move(transform), std::move(params), {group_.inputs[static_cast<size_t>(i)]}});
   }
   // Weights in a form, in the kernel's panels of this name.
-  void PackWeights(int i, std::string panels, WeightPack pack,
+  void PackWeights(int i, const std::string& panels, WeightPack pack,
                    std::map<std::string, int64_t> params) {
     pack.params.merge(params);
     Pack(i, panels + pack.suffix, std::move(pack.params));

@@ -128,7 +128,7 @@ absl::StatusOr<std::string> LineReader::Word() {
   }
   size_t end = at_;
   while (end < end_ && IsWordCharacter(text_[end]) && text_[end] != '$') ++end;
-  const std::string word = text_.substr(at_, end - at_);
+  std::string word = text_.substr(at_, end - at_);
   if (!IsIdentifier(word)) return Expected("a word");
   at_ = end;
   return word;
