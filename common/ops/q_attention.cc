@@ -170,6 +170,8 @@ class Attender {
         b_.Reduce(BinaryOp::kAdd, b_.F(0, type_), reach, [&](E j) { return row_.At({j}); });
     E inverse = b_.F(1, type_) / sum;
     if (s_.empty_is_zero) inverse = Select(nothing, b_.F(0, type_), inverse);
+    // No key at all, unlike keys that are all masked: a sum of nothing.
+    if (!s_.keys.is_static()) inverse = Select(keys_ == 0, b_.F(0, type_), inverse);
     inverse = b_.Let(inverse, "inverse");
     const B y = ctx_.out(0);
     b_.ParallelFor(b_.I(s_.value_size), [&](E column) {

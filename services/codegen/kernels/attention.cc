@@ -553,6 +553,18 @@ class AttentionEmitter {
   }
 
   void FinishSums() {
+    b_.If(
+        keys_ > b_.I(0), [&] { DivideSums(); },
+        // No key at all, unlike keys that are all masked: a sum of nothing.
+        [&] {
+          ForTaskRows([&](const Row& row) {
+            b_.For(b_.I(0), b_.I(plan_.value_vectors()), 1,
+                   [&](Int v) { StoreResult(row, v, 0, b_.F(0, plan_.lanes)); });
+          });
+        });
+  }
+
+  void DivideSums() {
     ForTaskRows([&](const Row& row) {
       const Vec total = b_.Load(Scratch(plan_.totals_at) + row.local * 4, 1);
       const Vec inverse = b_.Splat(Call(inverse_, {total}), plan_.lanes);

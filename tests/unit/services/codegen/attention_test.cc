@@ -46,7 +46,7 @@ class Builder {
       steps_ = Dim::OfSymbol(g.symbols->AddInput("steps", {0, 1}, {1, 1 << 20}));
       keys_ = c_.keys == c_.steps
                   ? steps_
-                  : Dim::OfSymbol(g.symbols->AddInput("keys", {1, 1}, {1, 1 << 20}));
+                  : Dim::OfSymbol(g.symbols->AddInput("keys", {1, 1}, {0, 1 << 20}));
     } else {
       batch_ = c_.batch;
       steps_ = c_.steps;
@@ -355,6 +355,15 @@ std::vector<Case> HalfCases() {
 
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionInMatrices, testing::ValuesIn(HalfCases()),
                          [](const auto& test) { return test.param.name; });
+
+// Products over no keys are 0, one by one and in tiles.
+TEST(AttentionTest, NoKeys) {
+  for (const int64_t steps : {int64_t{2}, int64_t{20}}) {
+    const Case c{.name = "", .steps = steps, .keys = 0, .symbolic = true, .products = true};
+    const Built built = Builder(c).Build();
+    ExpectClose(built.graph, built.inputs, 0);
+  }
+}
 
 // For queries that may attend to nothing, Attention gives 0 and Softmax NaN; with masks that shut
 // out single keys, infinities and NaN come out where the operators have them.
