@@ -29,6 +29,8 @@ extern "C" {
 #define QUENCH_CPU_FAMILY_FIRST 0u
 #define QUENCH_CPU_FAMILY_X86 1u /* QUENCH_X86_* */
 #define QUENCH_CPU_FAMILIES 2u   /* how many this header knows */
+/* A family as well, but of a GPU: quench_variant.features lists what a variant with device code needs. */
+#define QUENCH_GPU_FAMILY_CUDA 64u /* QUENCH_CUDA_* */
 
 #define QUENCH_CPU_SSE42 (UINT64_C(1) << 0)
 #define QUENCH_CPU_AVX (UINT64_C(1) << 1)
@@ -70,11 +72,27 @@ extern "C" {
 #define QUENCH_X86_AMX_BF16 (UINT64_C(1) << 2)
 #define QUENCH_X86_AMX_FP16 (UINT64_C(1) << 3)
 
+/* Compute capabilities of a GPU: its own and all that came before it, whose code it runs. */
+#define QUENCH_CUDA_SM_60 (UINT64_C(1) << 0)
+#define QUENCH_CUDA_SM_61 (UINT64_C(1) << 1)
+#define QUENCH_CUDA_SM_62 (UINT64_C(1) << 2)
+#define QUENCH_CUDA_SM_70 (UINT64_C(1) << 3)
+#define QUENCH_CUDA_SM_72 (UINT64_C(1) << 4)
+#define QUENCH_CUDA_SM_75 (UINT64_C(1) << 5)
+#define QUENCH_CUDA_SM_80 (UINT64_C(1) << 6)
+#define QUENCH_CUDA_SM_86 (UINT64_C(1) << 7)
+#define QUENCH_CUDA_SM_87 (UINT64_C(1) << 8)
+#define QUENCH_CUDA_SM_89 (UINT64_C(1) << 9)
+#define QUENCH_CUDA_SM_90 (UINT64_C(1) << 10)
+/* The driver is an emulation (device/emulated.h), which runs device code that is compiled for this CPU. */
+#define QUENCH_CUDA_EMULATED (UINT64_C(1) << 62)
+
 /* Codes of plan and run. */
 #define QUENCH_CODE_OK 0
 #define QUENCH_CODE_CHECK 1 /* a check on the data failed: `error_message` of node `error_node` */
 #define QUENCH_CODE_CANCELLED 2 /* the cancelled callback said so */
 #define QUENCH_CODE_MEMORY 3    /* the alloc callback returned NULL */
+#define QUENCH_CODE_DEVICE 4    /* a callback of the device failed; the host knows why */
 
 /* One dimension. value >= 0: fixed. value < 0: the value of slot `symbol`. */
 typedef struct quench_dim {
@@ -135,6 +153,10 @@ typedef struct quench_plan {
   uint64_t arena_bytes;
   uint64_t scratch_bytes;
   uint64_t arena_lower_bound;
+  /* Out, of variants with device code: memory of the device. Scratch is for all of its threads. */
+  uint64_t device_arena_bytes;
+  uint64_t device_scratch_bytes;
+  uint64_t device_arena_lower_bound;
 } quench_plan;
 
 typedef struct quench_run quench_run;
@@ -165,7 +187,19 @@ typedef struct quench_host {
   void (*on_node)(void* host, int32_t node);
   /* Non-zero ends the run between two nodes. May be NULL. */
   int32_t (*cancelled)(void* host);
+  /* Variants with device code only. What they ask for happens in the order in which they ask; they return
+   * 0, or a QUENCH_CODE_* that ends the run.
+   * Starts `blocks` blocks of kernel `kernel` of the variant's device code. arguments[i] is the address of
+   * its argument i, which may change once the call is over. */
+  int32_t (*launch)(void* host, uint32_t kernel, uint32_t blocks, void** arguments);
+  /* Copies bytes between memories; `direction` is QUENCH_TRANSFER_*. When the call is over, host memory may
+   * be read, or changed. */
+  int32_t (*transfer)(void* host, void* to, const void* from, uint64_t bytes, uint32_t direction);
 } quench_host;
+
+#define QUENCH_TRANSFER_TO_DEVICE 0u
+#define QUENCH_TRANSFER_TO_HOST 1u
+#define QUENCH_TRANSFER_WITHIN_DEVICE 2u
 
 struct quench_run {
   uint32_t size;
@@ -181,7 +215,58 @@ struct quench_run {
   void* arena;    /* arena_bytes, 64-byte aligned, contents arbitrary */
   void* scratch;  /* num_threads * scratch_bytes, 64-byte aligned */
   uint64_t rng_seed;
+  /* Variants with device code only: memory of the device, aligned to 256 bytes but for that of inputs and
+   * outputs, which is aligned to 16. */
+  const void* const* device_inputs; /* one per input; those with QUENCH_SIDE_DEVICE have their values */
+  void* const* device_outputs;      /* one per output; the run fills those with QUENCH_SIDE_DEVICE */
+  void* device_arena;               /* device_arena_bytes, contents arbitrary */
+  void* device_scratch;             /* device_scratch_bytes */
+  const void* device_weights;       /* quench_device_code.weight_bytes, as its ranges say */
+  /* One uint32_t. Before the run: UINT32_MAX. After it: the least number of the checks that failed
+   * (quench_device_code.checks), or UINT32_MAX. */
+  void* device_status;
 };
+
+#define QUENCH_SIDE_HOST 1u
+#define QUENCH_SIDE_DEVICE 2u
+
+typedef struct quench_device_kernel {
+  const char* name;      /* in the image */
+  uint32_t threads;      /* of a block */
+  uint32_t shared_bytes; /* of a block, given when it is launched */
+} quench_device_kernel;
+
+/* A part of the library's weights that device code reads. */
+typedef struct quench_device_range {
+  uint64_t offset;        /* behind quench_device_code.weights */
+  uint64_t bytes;
+  uint64_t device_offset; /* behind quench_run.device_weights */
+} quench_device_range;
+
+typedef struct quench_device_check {
+  const char* message;
+  int32_t node;
+  uint32_t reserved;
+} quench_device_check;
+
+/* Device code of a variant, and what it needs beside the run's memory. */
+typedef struct quench_device_code {
+  uint32_t size;
+  uint32_t num_kernels, num_ranges, num_checks;
+  const char* arch;     /* "sm_80", "emulated" */
+  const void* image;    /* PTX, which ends with a zero; of "emulated": a quench_emulated_image */
+  uint64_t image_bytes; /* with the zero */
+  const quench_device_kernel* kernels;
+  const void* weights; /* of the library */
+  const quench_device_range* ranges;
+  uint64_t weight_bytes; /* of the device's copy */
+  const quench_device_check* checks;
+  /* One per input and per output: QUENCH_SIDE_*. Of an input: where the run reads it, perhaps on both sides,
+   * or neither. Of an output: where the run leaves it, on one side. Outputs whose size only the run knows
+   * are on the host's. */
+  const uint32_t* input_sides;
+  const uint32_t* output_sides;
+} quench_device_code;
 
 /* Features of one family. The CPU lacks those of families that its reader does not know. */
 typedef struct quench_cpu_features {
@@ -206,6 +291,7 @@ typedef struct quench_variant {
   uint32_t num_features;
   uint32_t reserved;
   const quench_cpu_features* features; /* all of these are needed too */
+  const quench_device_code* device;    /* NULL: all of the variant runs on the CPU */
 } quench_variant;
 
 /* A state: what a run gives as `output` is `input` of the next run. Both have the same dtype and the

@@ -39,13 +39,15 @@ extern "C" {
 #define QUENCH_RT_ENCRYPTED 10 /* the library is encrypted, and there is no key */
 #define QUENCH_RT_KEY 11       /* a wrong password, a corrupted key, or that of another library */
 #define QUENCH_RT_CORRUPT 12   /* the key fits, and the encrypted library was altered or cut */
+#define QUENCH_RT_DEVICE 13    /* no such device, no driver or one too old, or the device failed */
 
 typedef struct quench_rt_error {
   char text[1024];
 } quench_rt_error;
 
 typedef struct quench_rt_tensor {
-  void* data;          /* dense, row-major; not written through for inputs */
+  void* data;          /* dense, row-major; not written through for inputs. Host memory, but where device
+                          memory is asked for: then an address of the device */
   const int64_t* dims; /* `rank` of them */
   int32_t dtype;       /* ONNX number */
   int32_t rank;
@@ -78,8 +80,26 @@ int quench_rt_open_registered(const char* name, quench_rt_model** model, quench_
 void quench_rt_close(quench_rt_model* model);
 
 const quench_model* quench_rt_describe(const quench_rt_model* model);
-/* The strongest variant this CPU can run. */
+/* The strongest variant that runs here: with device code for the first GPU, if the library has any and there
+ * is such a GPU with a driver. */
 const quench_variant* quench_rt_variant(const quench_rt_model* model);
+/* That of a session. */
+const quench_variant* quench_rt_session_variant(const quench_rt_session* session);
+
+/* A GPU as the CUDA driver tells of it. */
+typedef struct quench_rt_gpu {
+  uint32_t size; /* sizeof(quench_rt_gpu) */
+  uint32_t multiprocessors;
+  char name[128];
+  char arch[16];     /* "sm_86" */
+  uint64_t memory;   /* bytes */
+  uint64_t features; /* QUENCH_CUDA_* */
+  uint32_t driver;   /* the CUDA version that the driver knows: 12040 is 12.4 */
+  uint32_t reserved;
+} quench_rt_gpu;
+/* The GPU of this index; QUENCH_RT_DEVICE, with a sentence, if there is none. Opens the driver
+ * (libcuda.so.1, or the library that the environment's QUENCH_CUDA_DRIVER names). */
+int quench_rt_find_gpu(uint32_t index, quench_rt_gpu* gpu, quench_rt_error* error);
 
 /* QUENCH_CPU_* of this machine, as far as processor and kernel support them. */
 uint64_t quench_rt_cpu_features(void);
@@ -112,6 +132,13 @@ typedef struct quench_rt_options {
   void* arena;
   uint64_t arena_bytes;
   uint64_t rng_seed;
+  /* "cpu", "cuda" (the first GPU), "cuda:1". NULL: that of quench_rt_variant: the first GPU if the library
+   * has code for it, else the CPU. QUENCH_RT_DEVICE if the device is not there, QUENCH_RT_CPU if the library
+   * has no code for it. */
+  const char* device;
+  /* The caller's CUDA stream (a CUstream of the device's primary context), to which a run adds its work.
+   * NULL: the session's own. */
+  void* stream;
 } quench_rt_options;
 
 int quench_rt_session_create(quench_rt_model* model, const quench_rt_options* options,
@@ -134,10 +161,20 @@ int quench_rt_set_input(quench_rt_session* session, uint32_t index, const quench
 int quench_rt_set_output(quench_rt_session* session, uint32_t index, void* data, uint64_t bytes,
                          quench_rt_error* error);
 
+/* The same with memory of the session's device, from the CUDA driver or anything above it: nothing is copied.
+ * INVALID for a session on the CPU, and for an address that is not of its device. An input must be complete
+ * when run is called, or written by earlier work of the session's stream. */
+int quench_rt_set_device_input(quench_rt_session* session, uint32_t index,
+                               const quench_rt_tensor* tensor, quench_rt_error* error);
+int quench_rt_set_device_output(quench_rt_session* session, uint32_t index, void* data,
+                                uint64_t bytes, quench_rt_error* error);
+
 /* Checks the inputs' sizes and plans memory; run does it when it has not been done. Plans of recent
  * sizes are kept. */
 int quench_rt_plan(quench_rt_session* session, quench_rt_error* error);
 int quench_rt_run(quench_rt_session* session, quench_rt_error* error);
+/* Where the session runs: "cpu", or "cuda:0", then a space and the device's name. Valid as long as it is. */
+const char* quench_rt_device(const quench_rt_session* session);
 /* The next run begins with the model's initial states, as the first one did. */
 void quench_rt_reset_states(quench_rt_session* session);
 /* Output of the last run, or, after a plan, dims only (data may be NULL; a dim the run will tell is

@@ -83,17 +83,18 @@ QUENCH_ABI_STRUCT(quench_node_info, QUENCH_NODE_INFO_FIELDS);
 
 #define QUENCH_PLAN_FIELDS(F) \
   F(size) F(error_node) F(error_message) F(slots) F(arena_bytes) F(scratch_bytes) \
-  F(arena_lower_bound)
+  F(arena_lower_bound) F(device_arena_bytes) F(device_scratch_bytes) F(device_arena_lower_bound)
 QUENCH_ABI_STRUCT(quench_plan, QUENCH_PLAN_FIELDS);
 
 #define QUENCH_HOST_FIELDS(F) \
   F(size) F(num_threads) F(host) F(parallel_for) F(alloc) F(free) F(on_tensor) F(on_node) \
-  F(cancelled)
+  F(cancelled) F(launch) F(transfer)
 QUENCH_ABI_STRUCT(quench_host, QUENCH_HOST_FIELDS);
 
 #define QUENCH_RUN_FIELDS(F) \
   F(size) F(error_node) F(error_message) F(host) F(inputs) F(outputs) F(slots) F(arena) \
-  F(scratch) F(rng_seed)
+  F(scratch) F(rng_seed) F(device_inputs) F(device_outputs) F(device_arena) F(device_scratch) \
+  F(device_weights) F(device_status)
 QUENCH_ABI_STRUCT(quench_run, QUENCH_RUN_FIELDS);
 
 #define QUENCH_CPU_FEATURES_FIELDS(F) F(family) F(reserved) F(bits)
@@ -101,8 +102,22 @@ QUENCH_ABI_STRUCT(quench_cpu_features, QUENCH_CPU_FEATURES_FIELDS);
 
 #define QUENCH_VARIANT_FIELDS(F) \
   F(size) F(num_slots) F(cpu_features) F(name) F(num_nodes) F(num_taps) F(nodes) F(taps) \
-  F(plan) F(run) F(num_features) F(reserved) F(features)
+  F(plan) F(run) F(num_features) F(reserved) F(features) F(device)
 QUENCH_ABI_STRUCT(quench_variant, QUENCH_VARIANT_FIELDS);
+
+#define QUENCH_DEVICE_KERNEL_FIELDS(F) F(name) F(threads) F(shared_bytes)
+QUENCH_ABI_STRUCT(quench_device_kernel, QUENCH_DEVICE_KERNEL_FIELDS);
+
+#define QUENCH_DEVICE_RANGE_FIELDS(F) F(offset) F(bytes) F(device_offset)
+QUENCH_ABI_STRUCT(quench_device_range, QUENCH_DEVICE_RANGE_FIELDS);
+
+#define QUENCH_DEVICE_CHECK_FIELDS(F) F(message) F(node) F(reserved)
+QUENCH_ABI_STRUCT(quench_device_check, QUENCH_DEVICE_CHECK_FIELDS);
+
+#define QUENCH_DEVICE_CODE_FIELDS(F) \
+  F(size) F(num_kernels) F(num_ranges) F(num_checks) F(arch) F(image) F(image_bytes) F(kernels) \
+  F(weights) F(ranges) F(weight_bytes) F(checks) F(input_sides) F(output_sides)
+QUENCH_ABI_STRUCT(quench_device_code, QUENCH_DEVICE_CODE_FIELDS);
 
 #define QUENCH_STATE_INFO_FIELDS(F) F(size) F(input) F(output) F(reserved) F(initial)
 QUENCH_ABI_STRUCT(quench_state_info, QUENCH_STATE_INFO_FIELDS);

@@ -89,7 +89,7 @@ absl::Status EmitVariant(ModuleBuilder& builder, const Program& program, const T
        tables.I32(static_cast<int64_t>(taps.size())), tables.Pointers(nodes, "nodes"),
        tables.Pointers(taps, "taps"), static_cast<llvm::Constant*>(plan),
        static_cast<llvm::Constant*>(run), tables.I32(static_cast<int64_t>(others.size())),
-       tables.I32(0), tables.Array(others, "features")},
+       tables.I32(0), tables.Array(others, "features"), tables.Null()},
       others.empty() ? AbiStruct<quench_variant>::num_features
                      : AbiStruct<quench_variant>::kFields.size());
   auto* global = new llvm::GlobalVariable(*state.module, info->getType(), /*isConstant=*/true,
