@@ -217,11 +217,12 @@ struct quench_run {
   uint64_t rng_seed;
   /* Variants with device code only: memory of the device, aligned to 256 bytes but for that of inputs and
    * outputs, which is aligned to 16. */
-  const void* const* device_inputs; /* one per input; those with QUENCH_SIDE_DEVICE have their values */
-  void* const* device_outputs;      /* one per output; the run fills those with QUENCH_SIDE_DEVICE */
-  void* device_arena;               /* device_arena_bytes, contents arbitrary */
-  void* device_scratch;             /* device_scratch_bytes */
-  const void* device_weights;       /* quench_device_code.weight_bytes, as its ranges say */
+  const void* const*
+      device_inputs;           /* one per input; those with QUENCH_SIDE_DEVICE have their values */
+  void* const* device_outputs; /* one per output; the run fills those with QUENCH_SIDE_DEVICE */
+  void* device_arena;          /* device_arena_bytes, contents arbitrary */
+  void* device_scratch;        /* device_scratch_bytes */
+  const void* device_weights;  /* quench_device_code.weight_bytes, as its ranges say */
   /* One uint32_t. Before the run: UINT32_MAX. After it: the least number of the checks that failed
    * (quench_device_code.checks), or UINT32_MAX. */
   void* device_status;
@@ -238,7 +239,7 @@ typedef struct quench_device_kernel {
 
 /* A part of the library's weights that device code reads. */
 typedef struct quench_device_range {
-  uint64_t offset;        /* behind quench_device_code.weights */
+  uint64_t offset; /* behind quench_device_code.weights */
   uint64_t bytes;
   uint64_t device_offset; /* behind quench_run.device_weights */
 } quench_device_range;

@@ -46,7 +46,7 @@ typedef struct quench_rt_error {
 } quench_rt_error;
 
 typedef struct quench_rt_tensor {
-  void* data;          /* dense, row-major; not written through for inputs. Host memory, but where device
+  void* data; /* dense, row-major; not written through for inputs. Host memory, but where device
                           memory is asked for: then an address of the device */
   const int64_t* dims; /* `rank` of them */
   int32_t dtype;       /* ONNX number */

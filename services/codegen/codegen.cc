@@ -186,6 +186,7 @@ class Compiler {
       report_.variant_weights.push_back({variant.target.name, end - begin});
       begin = end;
     }
+    offsets.push_back(writer->size());  // the end of the last
     QUENCH_RETURN_IF_ERROR(writer->Finish());
     return offsets;
   }
@@ -393,8 +394,6 @@ absl::StatusOr<Emit> WhatToEmit(const CompileOptions& options) {
 }
 
 absl::StatusOr<std::vector<TargetInfo>> ListTargets(const std::string& kind) {
-  if (kind == "cuda")
-    return Unsupported("there is no code for GPUs yet; kinds are x86, arm, android and all");
   const auto name_of = [](TagKind each) {
     return each == TagKind::kX86 ? "x86" : each == TagKind::kArm ? "arm" : "android";
   };

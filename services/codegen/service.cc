@@ -46,9 +46,10 @@ absl::StatusOr<passes::PassOptions> PassesOf(const step::v1::PassOptions& asked)
 absl::Status TakeCaller(const pb::Target& target, CompileOptions& options) {
   const bool needs_caller = NeedsCaller(options.target) || NeedsCaller(options.host_target);
   if (needs_caller && !target.has_host()) {
-    return FieldError("target.host",
-                      "missing: `host`, or a string without a triple, is about the caller's CPU, "
-                      "which must be described");
+    return FieldError(
+        "target.host",
+        "missing: `host`, a string without a triple, or `cuda` without an arch is about the "
+        "caller's machine, which must be described");
   }
   if (!needs_caller && target.has_host()) {
     return FieldError("target.host", fmt::format("given with target `{}`, which says all itself",
@@ -59,7 +60,8 @@ absl::Status TakeCaller(const pb::Target& target, CompileOptions& options) {
   options.caller = HostCpu{cpu.machine(),
                            {cpu.features().begin(), cpu.features().end()},
                            cpu.l1_bytes(),
-                           cpu.l2_bytes()};
+                           cpu.l2_bytes(),
+                           cpu.gpu()};
   return absl::OkStatus();
 }
 

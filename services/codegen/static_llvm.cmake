@@ -1,7 +1,7 @@
 # LLVM as one library to link, quench_llvm: Debian's shared one, or, in programs with the property QUENCH_STATIC_LLVM, the
-# parts of it that code for our CPUs needs. Those run where no LLVM is installed, and start without loading 130 MB.
-set(cpus X86 AArch64 ARM)
-llvm_map_components_to_libnames(parts ${cpus} Passes LTO Option)
+# parts of it that code for our CPUs and GPUs needs. Those run where no LLVM is installed, and start without loading 130 MB.
+set(cpus X86 AArch64 ARM NVPTX)
+llvm_map_components_to_libnames(parts ${cpus} Passes LTO Linker Option)
 # lld and LLVM's InitializeAll... name every CPU that Debian's LLVM has code for: those that ours has none for do nothing, and
 # so their code is not linked.
 set(others ${LLVM_TARGETS_TO_BUILD})

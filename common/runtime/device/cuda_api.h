@@ -65,61 +65,62 @@ typedef struct CUgraphExec_st* CUgraphExec;
 #define CU_STREAM_CAPTURE_MODE_THREAD_LOCAL 1
 
 /* QUENCH_CUDA(name, exported name, arguments) for each function; all return CUresult. */
-#define QUENCH_CUDA_FUNCTIONS(QUENCH_CUDA)                                                         \
-  QUENCH_CUDA(Init, cuInit, (unsigned flags))                                                      \
-  QUENCH_CUDA(DriverGetVersion, cuDriverGetVersion, (int* version))                                \
-  QUENCH_CUDA(GetErrorName, cuGetErrorName, (CUresult error, const char** name))                   \
-  QUENCH_CUDA(GetErrorString, cuGetErrorString, (CUresult error, const char** text))               \
-  QUENCH_CUDA(DeviceGetCount, cuDeviceGetCount, (int* count))                                      \
-  QUENCH_CUDA(DeviceGet, cuDeviceGet, (CUdevice * device, int ordinal))                            \
-  QUENCH_CUDA(DeviceGetName, cuDeviceGetName, (char* name, int size, CUdevice device))             \
-  QUENCH_CUDA(DeviceGetAttribute, cuDeviceGetAttribute,                                            \
-              (int* value, int attribute, CUdevice device))                                        \
-  QUENCH_CUDA(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t * bytes, CUdevice device))              \
-  QUENCH_CUDA(PrimaryRetain, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))     \
-  QUENCH_CUDA(PrimaryRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice device))                     \
-  QUENCH_CUDA(PushCurrent, cuCtxPushCurrent_v2, (CUcontext context))                               \
-  QUENCH_CUDA(PopCurrent, cuCtxPopCurrent_v2, (CUcontext * context))                               \
-  QUENCH_CUDA(MemGetInfo, cuMemGetInfo_v2, (size_t * free_bytes, size_t* total_bytes))             \
-  QUENCH_CUDA(MemAlloc, cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes))                      \
-  QUENCH_CUDA(MemFree, cuMemFree_v2, (CUdeviceptr address))                                        \
-  QUENCH_CUDA(CopyToDevice, cuMemcpyHtoDAsync_v2,                                                  \
-              (CUdeviceptr to, const void* from, size_t bytes, CUstream stream))                   \
-  QUENCH_CUDA(CopyToHost, cuMemcpyDtoHAsync_v2,                                                    \
-              (void* to, CUdeviceptr from, size_t bytes, CUstream stream))                         \
-  QUENCH_CUDA(CopyWithin, cuMemcpyDtoDAsync_v2,                                                    \
-              (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                   \
-  QUENCH_CUDA(SetWords, cuMemsetD32Async,                                                          \
-              (CUdeviceptr to, unsigned value, size_t count, CUstream stream))                     \
-  QUENCH_CUDA(PointerGetAttribute, cuPointerGetAttribute,                                          \
-              (void* value, int attribute, CUdeviceptr address))                                   \
-  QUENCH_CUDA(ModuleLoad, cuModuleLoadDataEx,                                                      \
-              (CUmodule * module, const void* image, unsigned num_options, int* options,           \
-               void** values))                                                                     \
-  QUENCH_CUDA(ModuleUnload, cuModuleUnload, (CUmodule module))                                     \
-  QUENCH_CUDA(ModuleGetFunction, cuModuleGetFunction,                                              \
-              (CUfunction * function, CUmodule module, const char* name))                          \
-  QUENCH_CUDA(FuncSetAttribute, cuFuncSetAttribute, (CUfunction function, int attribute, int value)) \
-  QUENCH_CUDA(Launch, cuLaunchKernel,                                                              \
-              (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,             \
-               unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,        \
-               CUstream stream, void** arguments, void** extra))                                   \
-  QUENCH_CUDA(StreamCreate, cuStreamCreate, (CUstream * stream, unsigned flags))                   \
-  QUENCH_CUDA(StreamDestroy, cuStreamDestroy_v2, (CUstream stream))                                \
-  QUENCH_CUDA(StreamSynchronize, cuStreamSynchronize, (CUstream stream))                           \
-  QUENCH_CUDA(StreamGetContext, cuStreamGetCtx, (CUstream stream, CUcontext * context))            \
-  QUENCH_CUDA(StreamBeginCapture, cuStreamBeginCapture_v2, (CUstream stream, int mode))            \
-  QUENCH_CUDA(StreamEndCapture, cuStreamEndCapture, (CUstream stream, CUgraph * graph))            \
-  QUENCH_CUDA(GraphInstantiate, cuGraphInstantiateWithFlags,                                       \
-              (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                       \
-  QUENCH_CUDA(GraphLaunch, cuGraphLaunch, (CUgraphExec exec, CUstream stream))                     \
-  QUENCH_CUDA(GraphExecDestroy, cuGraphExecDestroy, (CUgraphExec exec))                            \
-  QUENCH_CUDA(GraphDestroy, cuGraphDestroy, (CUgraph graph))                                       \
-  QUENCH_CUDA(EventCreate, cuEventCreate, (CUevent * event, unsigned flags))                       \
-  QUENCH_CUDA(EventRecord, cuEventRecord, (CUevent event, CUstream stream))                        \
-  QUENCH_CUDA(EventSynchronize, cuEventSynchronize, (CUevent event))                               \
-  QUENCH_CUDA(EventElapsedTime, cuEventElapsedTime,                                                \
-              (float* milliseconds, CUevent from, CUevent to))                                     \
+#define QUENCH_CUDA_FUNCTIONS(QUENCH_CUDA)                                                       \
+  QUENCH_CUDA(Init, cuInit, (unsigned flags))                                                    \
+  QUENCH_CUDA(DriverGetVersion, cuDriverGetVersion, (int* version))                              \
+  QUENCH_CUDA(GetErrorName, cuGetErrorName, (CUresult error, const char** name))                 \
+  QUENCH_CUDA(GetErrorString, cuGetErrorString, (CUresult error, const char** text))             \
+  QUENCH_CUDA(DeviceGetCount, cuDeviceGetCount, (int* count))                                    \
+  QUENCH_CUDA(DeviceGet, cuDeviceGet, (CUdevice * device, int ordinal))                          \
+  QUENCH_CUDA(DeviceGetName, cuDeviceGetName, (char* name, int size, CUdevice device))           \
+  QUENCH_CUDA(DeviceGetAttribute, cuDeviceGetAttribute,                                          \
+              (int* value, int attribute, CUdevice device))                                      \
+  QUENCH_CUDA(DeviceTotalMem, cuDeviceTotalMem_v2, (size_t* bytes, CUdevice device))             \
+  QUENCH_CUDA(PrimaryRetain, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))   \
+  QUENCH_CUDA(PrimaryRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice device))                   \
+  QUENCH_CUDA(PushCurrent, cuCtxPushCurrent_v2, (CUcontext context))                             \
+  QUENCH_CUDA(PopCurrent, cuCtxPopCurrent_v2, (CUcontext * context))                             \
+  QUENCH_CUDA(MemGetInfo, cuMemGetInfo_v2, (size_t* free_bytes, size_t* total_bytes))            \
+  QUENCH_CUDA(MemAlloc, cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes))                    \
+  QUENCH_CUDA(MemFree, cuMemFree_v2, (CUdeviceptr address))                                      \
+  QUENCH_CUDA(CopyToDevice, cuMemcpyHtoDAsync_v2,                                                \
+              (CUdeviceptr to, const void* from, size_t bytes, CUstream stream))                 \
+  QUENCH_CUDA(CopyToHost, cuMemcpyDtoHAsync_v2,                                                  \
+              (void* to, CUdeviceptr from, size_t bytes, CUstream stream))                       \
+  QUENCH_CUDA(CopyWithin, cuMemcpyDtoDAsync_v2,                                                  \
+              (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                 \
+  QUENCH_CUDA(SetWords, cuMemsetD32Async,                                                        \
+              (CUdeviceptr to, unsigned value, size_t count, CUstream stream))                   \
+  QUENCH_CUDA(PointerGetAttribute, cuPointerGetAttribute,                                        \
+              (void* value, int attribute, CUdeviceptr address))                                 \
+  QUENCH_CUDA(                                                                                   \
+      ModuleLoad, cuModuleLoadDataEx,                                                            \
+      (CUmodule * module, const void* image, unsigned num_options, int* options, void** values)) \
+  QUENCH_CUDA(ModuleUnload, cuModuleUnload, (CUmodule module))                                   \
+  QUENCH_CUDA(ModuleGetFunction, cuModuleGetFunction,                                            \
+              (CUfunction * function, CUmodule module, const char* name))                        \
+  QUENCH_CUDA(FuncSetAttribute, cuFuncSetAttribute,                                              \
+              (CUfunction function, int attribute, int value))                                   \
+  QUENCH_CUDA(Launch, cuLaunchKernel,                                                            \
+              (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,           \
+               unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,      \
+               CUstream stream, void** arguments, void** extra))                                 \
+  QUENCH_CUDA(StreamCreate, cuStreamCreate, (CUstream * stream, unsigned flags))                 \
+  QUENCH_CUDA(StreamDestroy, cuStreamDestroy_v2, (CUstream stream))                              \
+  QUENCH_CUDA(StreamSynchronize, cuStreamSynchronize, (CUstream stream))                         \
+  QUENCH_CUDA(StreamGetContext, cuStreamGetCtx, (CUstream stream, CUcontext * context))          \
+  QUENCH_CUDA(StreamBeginCapture, cuStreamBeginCapture_v2, (CUstream stream, int mode))          \
+  QUENCH_CUDA(StreamEndCapture, cuStreamEndCapture, (CUstream stream, CUgraph * graph))          \
+  QUENCH_CUDA(GraphInstantiate, cuGraphInstantiateWithFlags,                                     \
+              (CUgraphExec * exec, CUgraph graph, unsigned long long flags))                     \
+  QUENCH_CUDA(GraphLaunch, cuGraphLaunch, (CUgraphExec exec, CUstream stream))                   \
+  QUENCH_CUDA(GraphExecDestroy, cuGraphExecDestroy, (CUgraphExec exec))                          \
+  QUENCH_CUDA(GraphDestroy, cuGraphDestroy, (CUgraph graph))                                     \
+  QUENCH_CUDA(EventCreate, cuEventCreate, (CUevent * event, unsigned flags))                     \
+  QUENCH_CUDA(EventRecord, cuEventRecord, (CUevent event, CUstream stream))                      \
+  QUENCH_CUDA(EventSynchronize, cuEventSynchronize, (CUevent event))                             \
+  QUENCH_CUDA(EventElapsedTime, cuEventElapsedTime,                                              \
+              (float* milliseconds, CUevent from, CUevent to))                                   \
   QUENCH_CUDA(EventDestroy, cuEventDestroy_v2, (CUevent event))
 
 #define QUENCH_CUDA_POINTER(name, exported, arguments) CUresult(*name) arguments;

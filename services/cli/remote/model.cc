@@ -165,6 +165,7 @@ codegen::v1::Target TargetOf(const std::string& name, const std::string& host) {
   target.mutable_host()->mutable_features()->Assign(cpu.features.begin(), cpu.features.end());
   target.mutable_host()->set_l1_bytes(cpu.l1_bytes);
   target.mutable_host()->set_l2_bytes(cpu.l2_bytes);
+  if (codegen::NeedsGpu(name)) target.mutable_host()->set_gpu(codegen::ThisGpu());
   return target;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/runtime/abi.h"
+#include "common/runtime/device/emulated.h"
 
 namespace quench::codegen {
 
@@ -131,6 +132,21 @@ QUENCH_ABI_STRUCT(quench_model, QUENCH_MODEL_FIELDS);
 
 #define QUENCH_REGISTRATION_FIELDS(F) F(model) F(next)
 QUENCH_ABI_STRUCT(quench_registration, QUENCH_REGISTRATION_FIELDS);
+
+#define QUENCH_EMULATED_THREAD_FIELDS(F) F(thread) F(block) F(threads) F(blocks) F(shared) F(ops)
+QUENCH_ABI_STRUCT(quench_emulated_thread, QUENCH_EMULATED_THREAD_FIELDS);
+
+#define QUENCH_EMULATED_OPS_FIELDS(F) \
+  F(size) F(reserved) F(barrier) F(shuffle_xor) F(shuffle) F(atomic_min) F(copy_async) F(commit) \
+  F(wait) F(load_matrices) F(mma) F(access)
+QUENCH_ABI_STRUCT(quench_emulated_ops, QUENCH_EMULATED_OPS_FIELDS);
+
+#define QUENCH_EMULATED_ENTRY_FIELDS(F) \
+  F(name) F(kernel) F(argument_bytes) F(num_arguments) F(cooperates)
+QUENCH_ABI_STRUCT(quench_emulated_entry, QUENCH_EMULATED_ENTRY_FIELDS);
+
+#define QUENCH_EMULATED_IMAGE_FIELDS(F) F(magic) F(num_entries) F(entries)
+QUENCH_ABI_STRUCT(quench_emulated_image, QUENCH_EMULATED_IMAGE_FIELDS);
 // clang-format on
 
 // ---- In LLVM's types ----

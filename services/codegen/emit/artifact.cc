@@ -1,5 +1,8 @@
 #include "services/codegen/emit/artifact.h"
 
+#include <memory>
+#include <utility>
+
 #include "common/base/status.h"
 #include "common/runtime/abi.h"
 #include "services/codegen/emit/run_emitter.h"
@@ -38,9 +41,16 @@ absl::StatusOr<llvm::Function*> EmitPlan(ModuleState& state, const Program& prog
     b.CreateRet(b.getInt32(QUENCH_CODE_CHECK));
     b.SetInsertPoint(fine);
   }
-  for (const auto& [slot, to] : {std::pair(program.arena_slot, Plan::arena_bytes),
-                                 std::pair(program.scratch_slot, Plan::scratch_bytes),
-                                 std::pair(program.lower_bound_slot, Plan::arena_lower_bound)}) {
+  std::vector<std::pair<int32_t, Plan::Field>> known = {
+      {program.arena_slot, Plan::arena_bytes},
+      {program.scratch_slot, Plan::scratch_bytes},
+      {program.lower_bound_slot, Plan::arena_lower_bound}};
+  if (program.has_device()) {
+    known.emplace_back(program.device_arena_slot, Plan::device_arena_bytes);
+    known.emplace_back(program.device_scratch_slot, Plan::device_scratch_bytes);
+    known.emplace_back(program.device_lower_bound_slot, Plan::device_arena_lower_bound);
+  }
+  for (const auto& [slot, to] : known) {
     b.CreateStore(b.CreateLoad(i64, b.CreateConstGEP1_32(i64, slots, static_cast<unsigned>(slot))),
                   field(to));
   }
@@ -50,13 +60,19 @@ absl::StatusOr<llvm::Function*> EmitPlan(ModuleState& state, const Program& prog
 }
 
 // The list of features that are not of the first family.
-std::vector<llvm::Constant*> OtherFeatures(Tables& tables, const CpuFeatures& features) {
+std::vector<llvm::Constant*> OtherFeatures(Tables& tables, const Target& target) {
+  const CpuFeatures& features = target.required_features;
   std::vector<llvm::Constant*> others;
   for (uint32_t family = QUENCH_CPU_FAMILY_FIRST + 1; family < QUENCH_CPU_FAMILIES; ++family) {
     if (features.of(family) == 0) continue;
     others.push_back(tables.Struct<quench_cpu_features>(
         {tables.I32(family), tables.I32(0),
          tables.I64(static_cast<int64_t>(features.of(family)))}));
+  }
+  if (target.device) {
+    others.push_back(tables.Struct<quench_cpu_features>(
+        {tables.I32(QUENCH_GPU_FAMILY_CUDA), tables.I32(0),
+         tables.I64(static_cast<int64_t>(target.device->gpu->features))}));
   }
   return others;
 }
@@ -67,7 +83,13 @@ absl::Status EmitVariant(ModuleBuilder& builder, const Program& program, const T
                          const std::vector<uint64_t>& weight_offsets, const std::string& symbol) {
   ModuleState& state = builder.state();
   QUENCH_ASSIGN_OR_RETURN(llvm::Function * plan, EmitPlan(state, program));
-  QUENCH_ASSIGN_OR_RETURN(llvm::Function * run, RunEmitter(state, program, weight_offsets).Emit());
+  std::unique_ptr<DeviceModule> device;
+  if (target.device) {
+    QUENCH_ASSIGN_OR_RETURN(device, DeviceModule::Create(state, *target.device));
+  }
+  RunEmitter emitter(state, program, weight_offsets, device.get());
+  QUENCH_ASSIGN_OR_RETURN(llvm::Function * run, emitter.Emit());
+  QUENCH_ASSIGN_OR_RETURN(llvm::Constant * device_code, emitter.DeviceCode());
   Tables tables(state);
   std::vector<llvm::Constant*> nodes, taps;
   for (const NodeEntry& node : program.nodes) {
@@ -80,7 +102,7 @@ absl::Status EmitVariant(ModuleBuilder& builder, const Program& program, const T
     const Buffer& buffer = program.buffers[static_cast<size_t>(program.taps[i])];
     taps.push_back(tables.Tensor(program.tap_names[i], buffer.shape.dtype, buffer.shape.dims));
   }
-  const std::vector<llvm::Constant*> others = OtherFeatures(tables, target.required_features);
+  const std::vector<llvm::Constant*> others = OtherFeatures(tables, target);
   const uint64_t first = target.required_features.of(QUENCH_CPU_FAMILY_FIRST) |
                          (others.empty() ? 0 : QUENCH_CPU_OTHERS);
   llvm::Constant* info = tables.Sized<quench_variant>(
@@ -89,7 +111,7 @@ absl::Status EmitVariant(ModuleBuilder& builder, const Program& program, const T
        tables.I32(static_cast<int64_t>(taps.size())), tables.Pointers(nodes, "nodes"),
        tables.Pointers(taps, "taps"), static_cast<llvm::Constant*>(plan),
        static_cast<llvm::Constant*>(run), tables.I32(static_cast<int64_t>(others.size())),
-       tables.I32(0), tables.Array(others, "features"), tables.Null()},
+       tables.I32(0), tables.Array(others, "features"), device_code},
       others.empty() ? AbiStruct<quench_variant>::num_features
                      : AbiStruct<quench_variant>::kFields.size());
   auto* global = new llvm::GlobalVariable(*state.module, info->getType(), /*isConstant=*/true,

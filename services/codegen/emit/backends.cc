@@ -6,7 +6,8 @@
 namespace quench::codegen {
 
 const Backend& BackendOf(const std::string& kind) {
-  QUENCH_CHECK(kind == "llvm");  // CheckKind (targets/derive.h) refuses kinds without a backend
+  // CheckKind (targets/derive.h) refuses kinds without a backend. GPUs' code is LLVM's as well.
+  QUENCH_CHECK(kind == "llvm" || kind == "cuda");
   return LlvmBackend();
 }
 

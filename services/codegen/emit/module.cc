@@ -80,22 +80,27 @@ llvm::Function* CreateFunction(ModuleState& state, const std::string& name,
   return function;
 }
 
+absl::Status Prepare(ModuleState& state, const Target& target, const std::string& name) {
+  InitialiseLlvm();
+  state.target = target;
+  QUENCH_ASSIGN_OR_RETURN(state.machine, MakeMachine(target));
+  if (state.own_context) state.context.setDiagnosticHandlerCallBack(CollectDiagnostic, &state);
+  state.module = std::make_unique<llvm::Module>(name, state.context);
+  compat::SetTriple(*state.module, target.triple);
+  state.module->setDataLayout(state.machine->createDataLayout());
+  state.module->setPICLevel(llvm::PICLevel::BigPIC);
+  return absl::OkStatus();
+}
+
 ModuleBuilder::ModuleBuilder(std::unique_ptr<ModuleState> state) : state_(std::move(state)) {}
 ModuleBuilder::~ModuleBuilder() = default;
 
 absl::StatusOr<std::unique_ptr<ModuleBuilder>> ModuleBuilder::Create(
     const Target& target, const std::string& prefix, const std::string& link_prefix) {
-  InitialiseLlvm();
   auto state = std::make_unique<ModuleState>();
-  state->target = target;
   state->prefix = link_prefix + prefix;
   state->link_prefix = link_prefix;
-  QUENCH_ASSIGN_OR_RETURN(state->machine, MakeMachine(target));
-  state->context.setDiagnosticHandlerCallBack(CollectDiagnostic, state.get());
-  state->module = std::make_unique<llvm::Module>(prefix, state->context);
-  compat::SetTriple(*state->module, target.triple);
-  state->module->setDataLayout(state->machine->createDataLayout());
-  state->module->setPICLevel(llvm::PICLevel::BigPIC);
+  QUENCH_RETURN_IF_ERROR(Prepare(*state, target, prefix));
   return std::unique_ptr<ModuleBuilder>(new ModuleBuilder(std::move(state)));
 }
 

@@ -25,10 +25,16 @@ namespace quench::codegen {
 enum class Pipeline { kNest, kKernel };
 
 struct ModuleState {
+  // `shared`: another module's context, which outlives this one.
+  explicit ModuleState(llvm::LLVMContext* shared = nullptr)
+      : own_context(shared == nullptr ? std::make_unique<llvm::LLVMContext>() : nullptr),
+        context(shared == nullptr ? *own_context : *shared) {}
+
   Target target;
   std::string prefix;       // of every symbol of the module
   std::string link_prefix;  // of every symbol of the library that other objects see
-  llvm::LLVMContext context;
+  std::unique_ptr<llvm::LLVMContext> own_context;
+  llvm::LLVMContext& context;
   std::unique_ptr<llvm::TargetMachine> machine;
   std::unique_ptr<llvm::Module> module;
   // Functions that are not optimised yet, and of these kernels by a hash of their instructions.
@@ -63,6 +69,11 @@ absl::Status OptimiseAll(ModuleState& state, const EmissionProgress& progress = 
 // ModuleBuilder::Emit.
 absl::StatusOr<EmittedKernel> EmitKernel(ModuleState& state, const KernelPlan& plan);
 
+// Makes the state's machine and its empty module for `target`.
+absl::Status Prepare(ModuleState& state, const Target& target, const std::string& name);
+
+// Assembly of the module, which is optimised already: what stands for an object where there are none.
+absl::StatusOr<std::string> EmitAssembly(ModuleState& state);
 // Object bytes of the module. Reports every error that LLVM raised meanwhile.
 absl::StatusOr<std::string> EmitObject(ModuleState& state, const EmissionProgress& progress);
 

@@ -92,8 +92,10 @@ absl::Status OptimiseAll(ModuleState& state, const EmissionProgress& progress) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> EmitObject(ModuleState& state, const EmissionProgress& progress) {
-  QUENCH_RETURN_IF_ERROR(OptimiseAll(state, progress));
+namespace {
+
+absl::StatusOr<std::string> EmitFile(ModuleState& state, llvm::CodeGenFileType file,
+                                     const EmissionProgress& progress) {
   if (state.probe != nullptr) state.probe->eraseFromParent();
   state.probe = nullptr;
   std::string text;
@@ -102,14 +104,24 @@ absl::StatusOr<std::string> EmitObject(ModuleState& state, const EmissionProgres
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager passes;
-  if (state.machine->addPassesToEmitFile(passes, stream, nullptr,
-                                         llvm::CodeGenFileType::ObjectFile)) {
-    return Internal("target `{}`: LLVM writes no object files for it", state.target.name);
+  if (state.machine->addPassesToEmitFile(passes, stream, nullptr, file)) {
+    return Internal("target `{}`: LLVM writes no such files for it", state.target.name);
   }
   if (progress) passes.add(new CountFunctions(progress, CountDefinitions(*state.module)));
   passes.run(*state.module);
   QUENCH_RETURN_IF_ERROR(TakeDiagnostics(state));
   return std::string(bytes.data(), bytes.size());
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> EmitObject(ModuleState& state, const EmissionProgress& progress) {
+  QUENCH_RETURN_IF_ERROR(OptimiseAll(state, progress));
+  return EmitFile(state, llvm::CodeGenFileType::ObjectFile, progress);
+}
+
+absl::StatusOr<std::string> EmitAssembly(ModuleState& state) {
+  return EmitFile(state, llvm::CodeGenFileType::AssemblyFile, nullptr);
 }
 
 void DisableUnroll(llvm::BranchInst& back_edge) {

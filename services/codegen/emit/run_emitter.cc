@@ -32,10 +32,11 @@ enum ArgField : unsigned {
 }  // namespace
 
 RunEmitter::RunEmitter(ModuleState& state, const Program& program,
-                       const std::vector<uint64_t>& weight_offsets)
+                       const std::vector<uint64_t>& weight_offsets, DeviceModule* device)
     : state_(state),
       program_(program),
       weight_offsets_(weight_offsets),
+      device_(device),
       b_(state.context),
       tables_(state),
       ptr_(llvm::PointerType::getUnqual(state.context)),
@@ -56,6 +57,7 @@ RunEmitter::RunEmitter(const RunEmitter& whole)
     : state_(whole.state_),
       program_(whole.program_),
       weight_offsets_(whole.weight_offsets_),
+      device_(whole.device_),
       b_(state_.context),
       tables_(state_),
       ptr_(whole.ptr_),
@@ -71,7 +73,7 @@ absl::Status RunEmitter::EmitKernels() {
   absl::Status status;
   ForEachStep(program_.steps, [&](const Step& step) {
     const auto* call = step.As<CallStep>();
-    if (call == nullptr || call->kernel.empty() || !status.ok()) return;
+    if (call == nullptr || call->on_device || call->kernel.empty() || !status.ok()) return;
     absl::StatusOr<EmittedKernel> kernel = EmitKernel(state_, call->kernel);
     status = kernel.status();
     if (kernel.ok()) shared_->kernels[call] = *std::move(kernel);
@@ -81,6 +83,10 @@ absl::Status RunEmitter::EmitKernels() {
 
 absl::StatusOr<llvm::Function*> RunEmitter::Emit() {
   QUENCH_RETURN_IF_ERROR(EmitKernels());
+  if (device_ != nullptr) {
+    shared_->weight_ranges.emplace(program_, weight_offsets_);
+    QUENCH_RETURN_IF_ERROR(EmitLaunches());
+  }
   function_ =
       CreateFunction(state_, state_.prefix + "_run", llvm::FunctionType::get(i32_, {ptr_}, false));
   b_.SetInsertPoint(NewBlock("entry"));
@@ -155,12 +161,17 @@ void RunEmitter::LoadCallbacks() {
   host_.on_tensor = LoadAbiField<quench_host>(b_, host, Host::on_tensor);
   host_.on_node = LoadAbiField<quench_host>(b_, host, Host::on_node);
   host_.cancelled = LoadAbiField<quench_host>(b_, host, Host::cancelled);
+  if (device_ == nullptr) return;
+  host_.launch = LoadAbiField<quench_host>(b_, host, Host::launch);
+  host_.transfer = LoadAbiField<quench_host>(b_, host, Host::transfer);
 }
 
 void RunEmitter::LoadArguments() {
   run_ = function_->getArg(0);
   buffers_ = b_.CreateAlloca(llvm::ArrayType::get(ptr_, most_buffers_), nullptr, "buffers");
   arg_ = b_.CreateAlloca(arg_type_, nullptr, "arg");
+  if (device_ != nullptr)
+    values_ = b_.CreateAlloca(llvm::ArrayType::get(i64_, most_buffers_), nullptr, "values");
   LoadCallbacks();
   watched_ = b_.CreateOr(b_.CreateIsNotNull(host_.on_node), b_.CreateIsNotNull(host_.cancelled));
   slots_ = LoadAbiField<quench_run>(b_, run_, Run::slots);
@@ -206,6 +217,7 @@ llvm::Value* RunEmitter::Pointer(int storage) {
 
 llvm::Value* RunEmitter::StorageAddress(int id) {
   const Storage& storage = program_.storages[static_cast<size_t>(id)];
+  if (storage.device) return DeviceAddress(storage);
   const auto index = static_cast<size_t>(storage.index);
   switch (storage.home) {
     case Home::kInput:
@@ -330,6 +342,7 @@ llvm::Value* RunEmitter::CallKernel(const CallStep& call, llvm::Value* begin, ll
 }
 
 void RunEmitter::Emit(int node, const CallStep& call) {
+  if (call.on_device) return Launch(call);
   if (call.kernel.empty()) return;  // nothing follows from those symbols
   const EmittedKernel& emitted = shared_->kernels.at(&call);
   const unsigned count = PassBuffers(call);
@@ -474,7 +487,13 @@ void RunEmitter::Emit(int, const MoveStep& move) {
 void RunEmitter::Emit(int, const CopyStep& copy) {
   llvm::Value* to = Address(copy.to);
   llvm::Value* from = Address(copy.from);
-  When(b_.CreateICmpNE(to, from), [&] { CopyBytes(to, from, Bytes(copy.bytes)); });
+  When(b_.CreateICmpNE(to, from), [&] {
+    if (IsOnDevice(copy.to)) {
+      Transfer(to, from, Bytes(copy.bytes), QUENCH_TRANSFER_WITHIN_DEVICE);
+    } else {
+      CopyBytes(to, from, Bytes(copy.bytes));
+    }
+  });
 }
 
 // Grows by doubling, so that n appends copy O(n).

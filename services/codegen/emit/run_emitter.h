@@ -5,31 +5,43 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "services/codegen/emit/device_module.h"
 #include "services/codegen/emit/module_state.h"
 #include "services/codegen/emit/tables.h"
+#include "services/codegen/emit/weight_ranges.h"
 #include "services/codegen/plan/program.h"
 
 namespace quench::codegen {
 
 class RunEmitter {
  public:
+  // `device` gets the kernels of calls on the GPU; null: there are none.
   RunEmitter(ModuleState& state, const Program& program,
-             const std::vector<uint64_t>& weight_offsets);
+             const std::vector<uint64_t>& weight_offsets, DeviceModule* device);
   // Emits the function and returns it.
   absl::StatusOr<llvm::Function*> Emit();
+  // The address of the variant's quench_device_code; null without a device. Call once, after Emit.
+  absl::StatusOr<llvm::Constant*> DeviceCode();
 
  private:
   struct Callbacks {
-    llvm::Value *host, *threads, *parallel_for, *alloc, *free, *on_tensor, *on_node, *cancelled;
+    llvm::Value *host, *threads, *parallel_for, *alloc, *free, *on_tensor, *on_node, *cancelled,
+        *launch, *transfer;
   };
 
   // State shared by the run function and its parts.
   struct Shared {
     std::map<const CallStep*, EmittedKernel> kernels;
+    std::map<const CallStep*, DeviceKernel> launches;
+    std::map<const CallStep*, int64_t> first_checks;  // of launches, in `checks`
+    std::vector<std::pair<std::string, int>> checks;  // messages, and the nodes of their calls
+    std::optional<WeightRanges> weight_ranges;
     llvm::Function* thunks[2] = {nullptr, nullptr};  // of tasks, of shares
     llvm::Function* begin = nullptr;
     llvm::GlobalVariable* weights = nullptr;  // points to them
@@ -57,6 +69,7 @@ class RunEmitter {
   void Emit(int node, const AllocateStep& allocate);
   void Emit(int node, const FreeStep& free);
   void Emit(int node, const MoveStep& move);
+  void Emit(int node, const TransferStep& transfer);
   void Emit(int node, const CopyStep& copy);
   void Emit(int node, const AppendStep& append);
   void Emit(int node, const TapStep& tap);
@@ -70,6 +83,17 @@ class RunEmitter {
                             size_t buffers);
   void CheckResult(int node, const EmittedKernel& kernel, llvm::Value* result);
   void Free(int storage);
+
+  // run_device.cc
+  absl::Status EmitLaunches();
+  void Launch(const CallStep& call);
+  void Transfer(llvm::Value* to, llvm::Value* from, llvm::Value* bytes, uint32_t direction);
+  bool IsOnDevice(int buffer) const;
+  llvm::Value* DeviceField(unsigned field);  // a pointer of quench_run
+  llvm::Value* DeviceWeight(int entry);
+  llvm::Value* DeviceAddress(const Storage& storage);
+  llvm::Value* ShapeBytes(const Shape& shape);
+
   llvm::Function* Thunk(bool shares);
 
   llvm::Value* Address(int buffer);
@@ -101,6 +125,7 @@ class RunEmitter {
   ModuleState& state_;
   const Program& program_;
   const std::vector<uint64_t>& weight_offsets_;
+  DeviceModule* const device_;
   llvm::IRBuilder<> b_;
   Tables tables_;
   llvm::PointerType* ptr_;
@@ -111,8 +136,8 @@ class RunEmitter {
   Callbacks host_{};
   llvm::Value* watched_ = nullptr;  // something is to be done when a node begins
   llvm::Value *run_ = nullptr, *slots_ = nullptr, *arena_ = nullptr, *scratch_ = nullptr,
-              *outputs_ = nullptr, *weights_ = nullptr, *buffers_ = nullptr, *pointers_ = nullptr,
-              *arg_ = nullptr;
+              *outputs_ = nullptr, *weights_ = nullptr, *buffers_ = nullptr, *values_ = nullptr,
+              *pointers_ = nullptr, *arg_ = nullptr;
   std::shared_ptr<Shared> shared_;
   std::vector<llvm::Value*> inputs_, fixed_outputs_;
 };

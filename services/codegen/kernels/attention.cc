@@ -634,7 +634,8 @@ void ProposeAttention(const KernelRequest& request, std::vector<Candidate>& cand
 }  // namespace
 
 const Kernel& AttentionKernel() {
-  static const Kernel kKernel{"attention", ProposeAttention, nullptr, Reread<AttentionPlan>};
+  static const Kernel kKernel{
+      .name = "attention", .propose = ProposeAttention, .reread = Reread<AttentionPlan>};
   return kKernel;
 }
 

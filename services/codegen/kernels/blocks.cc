@@ -20,6 +20,12 @@ std::vector<int64_t> ActivationBlocks(const Target& target, DataType type) {
   return blocks;
 }
 
+Layout ChannelsLast() {
+  Layout layout;
+  layout.order = {0, 2, 3, 1};
+  return layout;
+}
+
 Layout BlockedLayout(int64_t block) {
   Layout layout;
   layout.blocked_axis = 1;

@@ -18,5 +18,7 @@ std::vector<int64_t> ActivationBlocks(const Target& target, DataType type);
 
 // The NCHW<block>c layout of activations.
 Layout BlockedLayout(int64_t block);
+// NHWC, of activations of rank 4.
+Layout ChannelsLast();
 
 }  // namespace quench::codegen

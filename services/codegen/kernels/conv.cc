@@ -406,7 +406,7 @@ void ProposeConv(const KernelRequest& request, std::vector<Candidate>& candidate
 }  // namespace
 
 const Kernel& ConvKernel() {
-  static const Kernel kKernel{"conv", ProposeConv, nullptr, Reread<ConvPlan>};
+  static const Kernel kKernel{.name = "conv", .propose = ProposeConv, .reread = Reread<ConvPlan>};
   return kKernel;
 }
 

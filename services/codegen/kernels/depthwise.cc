@@ -394,7 +394,8 @@ void ProposeDepthwise(const KernelRequest& request, std::vector<Candidate>& cand
 }  // namespace
 
 const Kernel& DepthwiseKernel() {
-  static const Kernel kKernel{"depthwise", ProposeDepthwise, nullptr, Reread<DepthwisePlan>};
+  static const Kernel kKernel{
+      .name = "depthwise", .propose = ProposeDepthwise, .reread = Reread<DepthwisePlan>};
   return kKernel;
 }
 

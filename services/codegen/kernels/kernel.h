@@ -176,6 +176,10 @@ struct KernelPlan {
   Dim scratch_bytes = 0;  // per concurrent task, a multiple of 64
   // Whether a multiplication may be fused with an addition, as not every CPU does.
   bool fuses = true;
+  // On a GPU: threads of a block that do a task together, and memory that they share. 0: each thread does tasks by
+  // itself.
+  int block_threads = 0;
+  int64_t shared_bytes = 0;
   // One of the two; neither: nothing is to be done.
   std::shared_ptr<const Schedule> nest = nullptr;
   std::shared_ptr<const VectorCode> code = nullptr;
@@ -193,6 +197,7 @@ struct Nest {
 
 struct Kernel {
   std::string name;
+  bool cpu = true, gpu = false;  // whether it has code for a target of each kind
   // Appends candidates for the node; appending none declines.
   void (*propose)(const KernelRequest&, std::vector<Candidate>&) = nullptr;
   // The loops of a candidate without code.

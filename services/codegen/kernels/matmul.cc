@@ -446,7 +446,8 @@ void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candida
 }  // namespace
 
 const Kernel& MatMulKernel() {
-  static const Kernel kKernel{"matmul", ProposeMatMul, nullptr, Reread<MatMulPlan>};
+  static const Kernel kKernel{
+      .name = "matmul", .propose = ProposeMatMul, .reread = Reread<MatMulPlan>};
   return kKernel;
 }
 

@@ -27,7 +27,8 @@ absl::StatusOr<Nest> ReferenceNest(const KernelRequest& request, const Candidate
 }  // namespace
 
 const Kernel& ReferenceKernel() {
-  static const Kernel kernel = {"reference", ProposeReference, ReferenceNest};
+  static const Kernel kernel = {
+      .name = "reference", .gpu = true, .propose = ProposeReference, .nest = ReferenceNest};
   return kernel;
 }
 

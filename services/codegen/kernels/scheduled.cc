@@ -44,7 +44,7 @@ Candidate RowMajorCandidate(const KernelRequest& request) {
   candidate.packed.resize(request.node.inputs.size(), false);
   candidate.in_place = InPlaceInput(request);
   candidate.cost = NestCost(request).vectorised;
-  candidate.reason = "vectorised nest";
+  candidate.reason = request.target.gpu ? "nest, a thread for each result" : "vectorised nest";
   candidate.slow = WhyNestIsSlow(request.node);
   return candidate;
 }
@@ -79,11 +79,19 @@ bool Blockable(const Target& target, const Type& type) {
          type.dims[1].value() >= target.f32_lanes();
 }
 
-void ProposeInBlocks(int64_t block, const KernelRequest& request,
+// Layouts of activations that keep neighbouring channels together: blocks, or, on GPUs, all of them.
+std::vector<Layout> ChannelLayouts(const Target& target, DataType type) {
+  if (target.gpu) return {ChannelsLast()};
+  std::vector<Layout> layouts;
+  for (const int64_t block : ActivationBlocks(target, type))
+    layouts.push_back(BlockedLayout(block));
+  return layouts;
+}
+
+void ProposeInBlocks(const Layout& blocked, const KernelRequest& request,
                      std::vector<Candidate>& candidates) {
   const Node& node = request.node;
   const Type& result = request.graph.value(node.outputs[0]).type;
-  const Layout blocked = BlockedLayout(block);
   Candidate candidate = RowMajorCandidate(request);
   candidate.outputs[0] = blocked;
   bool any = false;
@@ -98,7 +106,8 @@ void ProposeInBlocks(int64_t block, const KernelRequest& request,
   if (candidate.in_place >= 0 &&
       candidate.inputs[static_cast<size_t>(candidate.in_place)].row_major())
     candidate.in_place = -1;
-  candidate.reason = "vectorised nest over blocks of channels";
+  candidate.reason = request.target.gpu ? "nest over channels that lie together"
+                                        : "vectorised nest over blocks of channels";
   candidates.push_back(std::move(candidate));
 }
 
@@ -107,8 +116,8 @@ void ProposeBlocked(const KernelRequest& request, std::vector<Candidate>& candid
   if (node.outputs.size() != 1) return;  // else the first may be absent
   const Type& result = request.graph.value(node.outputs[0]).type;
   if (!Blockable(request.target, result) || !(Pointwise(request) || KeepsChannels(node))) return;
-  for (const int64_t block : ActivationBlocks(request.target, result.dtype))
-    ProposeInBlocks(block, request, candidates);
+  for (const Layout& layout : ChannelLayouts(request.target, result.dtype))
+    ProposeInBlocks(layout, request, candidates);
 }
 
 // Parts that begin with a block lie in whole blocks of the tensor they are parts of.
@@ -123,9 +132,9 @@ bool BeginWithBlocks(const KernelRequest& request, const std::vector<ValueId>& p
   return true;
 }
 
-void MoveBlocks(int64_t block, const KernelRequest& request, std::vector<Candidate>& candidates) {
+void MoveBlocks(const Layout& blocked, const KernelRequest& request,
+                std::vector<Candidate>& candidates) {
   const bool joins = request.node.op == "Concat";
-  const Layout blocked = BlockedLayout(block);
   Candidate candidate = RowMajorCandidate(request);
   if (joins) {
     std::ranges::fill(candidate.inputs, blocked);
@@ -146,9 +155,9 @@ void ProposeMovedBlocks(const KernelRequest& request, std::vector<Candidate>& ca
   const Type& type = request.graph.value(whole).type;
   const int64_t axis = node.Int("axis", 0);
   if ((axis != 1 && axis != 1 - type.rank()) || !Blockable(request.target, type)) return;
-  for (const int64_t block : ActivationBlocks(request.target, type.dtype)) {
-    if (!BeginWithBlocks(request, joins ? node.inputs : node.outputs, block)) continue;
-    MoveBlocks(block, request, candidates);
+  for (const Layout& layout : ChannelLayouts(request.target, type.dtype)) {
+    if (!BeginWithBlocks(request, joins ? node.inputs : node.outputs, layout.block)) continue;
+    MoveBlocks(layout, request, candidates);
   }
 }
 
@@ -168,7 +177,8 @@ absl::StatusOr<Nest> ScheduledNest(const KernelRequest& request, const Candidate
 }  // namespace
 
 const Kernel& ScheduledKernel() {
-  static const Kernel kernel = {"scheduled", ProposeScheduled, ScheduledNest};
+  static const Kernel kernel = {
+      .name = "scheduled", .gpu = true, .propose = ProposeScheduled, .nest = ScheduledNest};
   return kernel;
 }
 

@@ -419,7 +419,8 @@ void ProposeWinograd(const KernelRequest& request, std::vector<Candidate>& candi
 }  // namespace
 
 const Kernel& WinogradKernel() {
-  static const Kernel kKernel{"winograd", ProposeWinograd, nullptr, Reread<WinogradPlan>};
+  static const Kernel kKernel{
+      .name = "winograd", .propose = ProposeWinograd, .reread = Reread<WinogradPlan>};
   return kKernel;
 }
 

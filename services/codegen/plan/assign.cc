@@ -5,6 +5,7 @@
 
 #include "common/base/status.h"
 #include "services/codegen/plan/memory_plan.h"
+#include "services/codegen/plan/place.h"
 #include "services/codegen/plan/slot_functions.h"
 #include "services/codegen/schedule/plan_nest.h"
 
@@ -124,14 +125,24 @@ class Assigner {
     for (size_t i = 0; i < program_.storages.size(); ++i) {
       const Storage& storage = program_.storages[i];
       if (storage.home == Home::kArena && storage.begin <= storage.end)
-        planned_.push_back(static_cast<int>(i));
+        (storage.device ? device_ : host_).planned.push_back(static_cast<int>(i));
     }
   }
 
-  std::vector<ArenaItem> Items(const std::function<int64_t(const Shape&)>& bytes) const {
+  // What is planned of one memory.
+  struct Arena {
+    std::vector<int> planned;      // storages
+    std::vector<ArenaItem> items;  // at the sizes of `plan`
+    ArenaPlan plan;
+    bool fixed = false;  // for all sizes; else the order of the plan decides at run time
+    loops::E bytes = {}, bound = {};
+  };
+
+  static std::vector<ArenaItem> Items(const Program& program, const std::vector<int>& planned,
+                                      const std::function<int64_t(const Shape&)>& bytes) {
     std::vector<ArenaItem> items;
-    for (const int id : planned_) {
-      const Storage& storage = program_.storages[static_cast<size_t>(id)];
+    for (const int id : planned) {
+      const Storage& storage = program.storages[static_cast<size_t>(id)];
       items.push_back({bytes(storage.shape), storage.begin, storage.end});
     }
     return items;
@@ -145,62 +156,69 @@ class Assigner {
   }
 
   absl::Status Place() {
-    const std::vector<ArenaItem> items =
-        Items([this](const Shape& shape) { return BytesAt(shape, typical_); });
-    const ArenaPlan plan = PlanArena(items);
-    program_.typical_arena_bytes = plan.bytes;
-    program_.typical_lower_bound = plan.lower_bound;
-    NotePlaces(items, plan);
-    bool fixed = true;
-    for (const int id : planned_)
-      fixed = fixed && IsFixed(program_.storages[static_cast<size_t>(id)].shape);
-    if (fixed) return MakePlan(&plan, items, plan);
-    const std::vector<ArenaItem> largest =
-        Items([this](const Shape& shape) { return MostBytes(shape); });
-    int64_t sum = 0;
-    for (const ArenaItem& item : largest) sum = std::min(sum + item.bytes, int64_t{1} << 46);
-    if (sum < (int64_t{1} << 46)) {
-      const ArenaPlan most = PlanArena(largest);
-      if (most.bytes <= 2 * plan.bytes) return MakePlan(&most, largest, most);
-    }
-    return MakePlan(nullptr, items, plan);
+    PlaceArena(host_, program_.typical_places, program_.typical_arena_bytes,
+               program_.typical_lower_bound);
+    PlaceArena(device_, program_.typical_device_places, program_.typical_device_bytes,
+               program_.typical_device_lower_bound);
+    return MakePlan();
   }
 
-  void NotePlaces(const std::vector<ArenaItem>& items, const ArenaPlan& plan) {
-    for (size_t i = 0; i < items.size(); ++i) {
+  void PlaceArena(Arena& arena, std::vector<PlacedStorage>& places, int64_t& typical_bytes,
+                  int64_t& typical_bound) const {
+    arena.items = Items(program_, arena.planned,
+                        [this](const Shape& shape) { return BytesAt(shape, typical_); });
+    arena.plan = PlanArena(arena.items);
+    typical_bytes = arena.plan.bytes;
+    typical_bound = arena.plan.lower_bound;
+    NotePlaces(arena, places);
+    arena.fixed = std::all_of(arena.planned.begin(), arena.planned.end(), [this](int id) {
+      return IsFixed(program_.storages[static_cast<size_t>(id)].shape);
+    });
+    if (arena.fixed) return;
+    std::vector<ArenaItem> largest =
+        Items(program_, arena.planned, [this](const Shape& shape) { return MostBytes(shape); });
+    int64_t sum = 0;
+    for (const ArenaItem& item : largest) sum = std::min(sum + item.bytes, int64_t{1} << 46);
+    if (sum >= (int64_t{1} << 46)) return;
+    ArenaPlan most = PlanArena(largest);
+    arena.fixed = most.bytes <= 2 * arena.plan.bytes;
+    if (!arena.fixed) return;
+    arena.items = std::move(largest);
+    arena.plan = std::move(most);
+  }
+
+  static void NotePlaces(const Arena& arena, std::vector<PlacedStorage>& places) {
+    for (size_t i = 0; i < arena.items.size(); ++i) {
       const int64_t rounded =
-          (items[i].bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-      program_.typical_places.push_back({planned_[i], plan.offsets[i], rounded});
+          (arena.items[i].bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+      places.push_back({arena.planned[i], arena.plan.offsets[i], rounded});
     }
     std::stable_sort(
-        program_.typical_places.begin(), program_.typical_places.end(),
+        places.begin(), places.end(),
         [](const PlacedStorage& a, const PlacedStorage& b) { return a.offset < b.offset; });
   }
 
-  // `fixed`: offsets for all sizes; null: the order of `typical` decides at run time.
-  absl::Status MakePlan(const ArenaPlan* fixed, const std::vector<ArenaItem>& items,
-                        const ArenaPlan& typical) {
+  absl::Status MakePlan() {
     SlotFunction function("plan", symbols_);
     for (const SymbolId id : RuntimeDependence(symbols_).Planned()) function.SetExpression(id);
     int32_t next = symbols_.size();
-    loops::Builder& b = function.b();
-    loops::E arena = b.I(0), bound = b.I(0);
-    if (fixed != nullptr) {
-      for (size_t i = 0; i < planned_.size(); ++i) {
-        program_.storages[static_cast<size_t>(planned_[i])].offset = fixed->offsets[i];
-      }
-      arena = b.I(fixed->bytes);
-      bound = b.I(fixed->lower_bound);
-    } else {
-      StackUp(function, items, typical, next, arena, bound);
-    }
+    AddArena(function, host_, next);
+    if (program_.has_device()) AddArena(function, device_, next);
     program_.arena_slot = next++;
     program_.lower_bound_slot = next++;
     program_.scratch_slot = next++;
+    function.Set(program_.arena_slot, host_.bytes);
+    function.Set(program_.lower_bound_slot, host_.bound);
+    function.Set(program_.scratch_slot, Scratch(function, /*on_device=*/false));
+    if (program_.has_device()) {
+      program_.device_arena_slot = next++;
+      program_.device_lower_bound_slot = next++;
+      program_.device_scratch_slot = next++;
+      function.Set(program_.device_arena_slot, device_.bytes);
+      function.Set(program_.device_lower_bound_slot, device_.bound);
+      function.Set(program_.device_scratch_slot, Scratch(function, /*on_device=*/true));
+    }
     program_.num_slots = next;
-    function.Set(program_.arena_slot, arena);
-    function.Set(program_.lower_bound_slot, bound);
-    function.Set(program_.scratch_slot, Scratch(function));
     const int32_t symbols_before = symbols_.size();
     QUENCH_ASSIGN_OR_RETURN(program_.plan,
                             PlanNest({function.Finish(), {}, false}, symbols_, target_));
@@ -208,16 +226,28 @@ class Assigner {
     return absl::OkStatus();
   }
 
-  void StackUp(SlotFunction& function, const std::vector<ArenaItem>& items,
-               const ArenaPlan& typical, int32_t& next, loops::E& arena, loops::E& bound) {
+  // Sets the offsets of the storages in the arena, or has the plan function compute them.
+  void AddArena(SlotFunction& function, Arena& arena, int32_t& next) {
     loops::Builder& b = function.b();
-    std::vector<loops::E> bytes, ends(items.size());
-    for (const int id : planned_) {
+    arena.bytes = b.I(0);
+    arena.bound = b.I(0);
+    if (!arena.fixed) return StackUp(function, arena, next);
+    for (size_t i = 0; i < arena.planned.size(); ++i) {
+      program_.storages[static_cast<size_t>(arena.planned[i])].offset = arena.plan.offsets[i];
+    }
+    arena.bytes = b.I(arena.plan.bytes);
+    arena.bound = b.I(arena.plan.lower_bound);
+  }
+
+  void StackUp(SlotFunction& function, Arena& arena, int32_t& next) {
+    loops::Builder& b = function.b();
+    std::vector<loops::E> bytes, ends(arena.items.size());
+    for (const int id : arena.planned) {
       const loops::E exact =
           function.Bytes(program_.storages[static_cast<size_t>(id)].shape, NameOf(id));
       bytes.push_back(b.Let(CeilDiv(exact, b.I(kArenaAlignment)) * kArenaAlignment, "rounded"));
     }
-    const StackingOrder stacking = StackingOf(items, typical);
+    const StackingOrder stacking = StackingOf(arena.items, arena.plan);
     for (const int item : stacking.order) {
       loops::E offset = b.I(0);
       bool first = true;
@@ -227,18 +257,18 @@ class Assigner {
         first = false;
       }
       Storage& storage =
-          program_.storages[static_cast<size_t>(planned_[static_cast<size_t>(item)])];
+          program_.storages[static_cast<size_t>(arena.planned[static_cast<size_t>(item)])];
       storage.offset_slot = next++;
       function.Set(storage.offset_slot, offset);
       const loops::E end = b.Let(function.Value(Dim::OfSymbol(storage.offset_slot)) +
                                  bytes[static_cast<size_t>(item)]);
       ends[static_cast<size_t>(item)] = end;
-      arena = b.Let(Max(arena, end), "arena");
+      arena.bytes = b.Let(Max(arena.bytes, end), "arena");
     }
-    for (const std::vector<int>& live : MaximalLiveSets(items)) {
+    for (const std::vector<int>& live : MaximalLiveSets(arena.items)) {
       loops::E sum = b.I(0);
       for (const int item : live) sum = sum + bytes[static_cast<size_t>(item)];
-      bound = b.Let(Max(bound, sum), "bound");
+      arena.bound = b.Let(Max(arena.bound, sum), "bound");
     }
   }
 
@@ -249,16 +279,18 @@ class Assigner {
     return "?";
   }
 
-  // The most scratch that one call needs, of those whose need is known before the run.
-  loops::E Scratch(SlotFunction& function) {
+  // The most scratch that one call needs, of those whose need is known before the run: on a thread of the CPU, or on
+  // all threads that work on the GPU at once.
+  loops::E Scratch(SlotFunction& function, bool on_device) {
     int64_t most = 0;
     std::set<SymbolId> symbolic;
     ForEachStep(program_.steps, [&](const Step& step) {
       const auto* call = step.As<CallStep>();
-      if (call == nullptr) return;
+      if (call == nullptr || call->on_device != on_device) return;
       const Dim bytes = call->kernel.scratch_bytes;
       if (bytes.is_static()) {
-        most = std::max(most, bytes.value());
+        const int64_t threads = on_device ? DeviceThreads(call->kernel) : 1;
+        most = std::max(most, threads * bytes.value());
       } else if (!symbols_.DependsOnRuntime(bytes)) {
         symbolic.insert(bytes.symbol());
       }
@@ -273,7 +305,7 @@ class Assigner {
   SymbolTable& symbols_;
   const Target& target_;
   const std::vector<int64_t> typical_;
-  std::vector<int> planned_;  // storages in the arena
+  Arena host_, device_;
   std::set<int> freed_;
 };
 

@@ -1,6 +1,7 @@
 #include "services/codegen/plan/build.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/status.h"
 #include "common/ops/op.h"
@@ -90,9 +91,19 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
     buffers.push_back(buffer);
   }
   QUENCH_RETURN_IF_ERROR(BuildSizes(frame, node));
-  const KernelRequest request{frame.graph, node, target_, KernelOptionsOf(options_), symbols_};
+  const KernelRequest request{frame.graph, node, KernelTarget(), KernelOptionsOf(options_),
+                              symbols_};
   QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel, PlanKernel(request, candidate));
   kernel.fuses = MayFuse(request);
+  std::optional<KernelPlan> device_kernel;
+  if (target_.device) {
+    device_kernel = std::exchange(kernel, {});
+    if (candidate.code == nullptr) {
+      QUENCH_ASSIGN_OR_RETURN(const Nest nest, candidate.kernel->nest(request, candidate));
+      QUENCH_ASSIGN_OR_RETURN(kernel, PlanNest(nest, symbols_, target_));
+      kernel.fuses = device_kernel->fuses;
+    }
+  }
   double cost = candidate.cost;
   if (candidate.preparation) {
     const std::string& name = frame.graph.value(node.outputs[0]).name;
@@ -122,6 +133,7 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
   }
   QUENCH_ASSIGN_OR_RETURN(CallStep * call, AddCall(std::move(kernel), std::move(buffers),
                                                    static_cast<size_t>(first_output)));
+  call->device_kernel = std::move(device_kernel);
   call->packs = std::move(packs);
   call->in_place = in_place;
   call->one_range = candidate.one_range;
@@ -200,8 +212,9 @@ void Builder::ShowResults(const Frame& frame, const Node& node, int entry) {
 }
 
 absl::Status Builder::BuildGraph(Frame& frame) {
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<Choice> choices,
-                          ChooseKernels(frame.graph, target_, options_, proposer_, context_));
+  QUENCH_ASSIGN_OR_RETURN(
+      const std::vector<Choice> choices,
+      ChooseKernels(frame.graph, KernelTarget(), options_, proposer_, context_));
   for (size_t n = 0; n < frame.graph.nodes.size(); ++n) {
     const Node& node = frame.graph.nodes[n];
     if (nested_ == 0 && blocks_.size() == 1) {

@@ -344,10 +344,9 @@ absl::Status Builder::AddSlice(int whole, int slice, int axis, bool reverse, boo
   });
   if (part.dims.size() + 1 != shape.dims.size())
     return Internal("a slice has rank {}", part.dims.size());
-  QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel, PlanMove(b.Finish(), {}));
   std::vector<int> buffers = {whole, slice};
   if (store) std::swap(buffers[0], buffers[1]);
-  return AddCall(std::move(kernel), std::move(buffers), 1).status();
+  return AddMove(b.Finish(), {}, std::move(buffers)).status();
 }
 
 // ---- Loop and Scan ----

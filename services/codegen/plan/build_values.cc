@@ -103,10 +103,15 @@ absl::StatusOr<CallStep*> Builder::AddCall(KernelPlan kernel, std::vector<int> b
   return &call;
 }
 
-absl::StatusOr<KernelPlan> Builder::PlanMove(loops::Function function,
-                                             std::vector<Layout> layouts) {
-  return PlanNest({std::move(function), std::move(layouts), options_.opt_level > 0}, symbols_,
-                  target_);
+absl::StatusOr<CallStep*> Builder::AddMove(loops::Function function, std::vector<Layout> layouts,
+                                           std::vector<int> buffers) {
+  const Nest nest{std::move(function), std::move(layouts), options_.opt_level > 0};
+  QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel, PlanNest(nest, symbols_, target_));
+  QUENCH_ASSIGN_OR_RETURN(CallStep * call, AddCall(std::move(kernel), std::move(buffers), 1));
+  if (target_.device) {
+    QUENCH_ASSIGN_OR_RETURN(call->device_kernel, PlanNest(nest, symbols_, *target_.device));
+  }
+  return call;
 }
 
 void Builder::AddRefresh(const std::set<SymbolId>& changed) {
@@ -229,8 +234,8 @@ absl::StatusOr<int> Builder::Transform(int from, const Layout& layout) {
   Shape shape = source.shape;
   shape.layout = layout;
   QUENCH_ASSIGN_OR_RETURN(const int to, NewResult(source.name, shape));
-  QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel, PlanMove(b.Finish(), {source.shape.layout, layout}));
-  QUENCH_ASSIGN_OR_RETURN(CallStep * call, AddCall(std::move(kernel), {from, to}, 1));
+  QUENCH_ASSIGN_OR_RETURN(CallStep * call,
+                          AddMove(b.Finish(), {source.shape.layout, layout}, {from, to}));
   SetGrain(*call, 2e-3 * static_cast<double>(BytesAt(shape, typical_.Slots())) / target_.gbytes);
   return to;
 }

@@ -59,6 +59,8 @@ class Builder {
   absl::Status BuildSizes(Frame& frame, const Node& node);
   absl::Status BindOutput(Frame& frame, int index);
   void SetGrain(CallStep& call, double cost);
+  // What kernels are chosen for.
+  const Target& KernelTarget() const { return target_.device ? *target_.device : target_; }
 
   // build_joins.cc: results of Splits, and storages that lie in others, which Concats join them to.
   struct Place {
@@ -112,8 +114,9 @@ class Builder {
   // Bytes of a shape: fixed, or in a slot that a step added here computes.
   absl::StatusOr<ByteCount> CountBytes(const Shape& shape, const std::string& name);
   absl::Status AddSlotCall(loops::Function function, const std::vector<int>& buffers);
-  // A plan for copying, vectorized where kernels are.
-  absl::StatusOr<KernelPlan> PlanMove(loops::Function function, std::vector<Layout> layouts);
+  // A call that copies, vectorized where kernels are.
+  absl::StatusOr<CallStep*> AddMove(loops::Function function, std::vector<Layout> layouts,
+                                    std::vector<int> buffers);
   int32_t NewSlot();
   // Recomputes everything that follows from runtime symbols that have just been set.
   void AddRefresh(const std::set<SymbolId>& changed);

@@ -36,6 +36,8 @@ struct Storage {
   Home home = Home::kArena;
   int index = 0;
   Shape shape;  // of the buffer for which it was made; gives the size
+  bool device =
+      false;  // in the memory of the GPU: its arena, or its copy of inputs, outputs, weights
   int begin = 0, end = 0;
   bool shared = false;  // written more than once or handed over: is not reused in place, and does
                         // not become an output any more
@@ -76,6 +78,9 @@ struct BeginStep {};
 
 struct CallStep {
   KernelPlan kernel;
+  // Until calls are placed (place.h): what would run on the GPU instead, if anything can.
+  std::optional<KernelPlan> device_kernel;
+  bool on_device = false;
   std::vector<int> buffers;  // inputs, outputs
   std::vector<int> packs;    // weight entries
   int in_place = -1;  // position in `buffers` of the input that output `first_output` may take over
@@ -105,6 +110,12 @@ struct MoveStep {
   int from = -1, to = -1;  // storages
 };
 
+// Copies all of a storage to the other memory. Both buffers cover theirs.
+struct TransferStep {
+  int from = -1, to = -1;  // buffers
+};
+
+// Both in one memory.
 struct CopyStep {
   int from = -1, to = -1;  // buffers
   ByteCount bytes;
@@ -158,8 +169,8 @@ struct BandsStep {
 struct Step {
   int position = 0;
   int node = -1;  // report entry
-  std::variant<BeginStep, CallStep, AllocateStep, FreeStep, MoveStep, CopyStep, AppendStep, TapStep,
-               IfStep, LoopStep, BandsStep>
+  std::variant<BeginStep, CallStep, AllocateStep, FreeStep, MoveStep, TransferStep, CopyStep,
+               AppendStep, TapStep, IfStep, LoopStep, BandsStep>
       action;
 
   template <typename Action>
@@ -221,6 +232,9 @@ struct Program {
   std::vector<ShownValue> shown;  // in order of the nodes
   int num_pointers = 0;           // pointer variables
   int num_positions = 0;
+  // Programs with device code: the memories (QUENCH_SIDE_*) in which inputs are read, perhaps none, and the one in
+  // which an output is left.
+  std::vector<uint32_t> input_sides, output_sides;
 
   // Set by planning.
   KernelPlan plan;  // sets slots: expression symbols, offsets, and the next three
@@ -228,6 +242,12 @@ struct Program {
   int32_t num_slots = 0;
   int64_t typical_arena_bytes = 0, typical_lower_bound = 0;
   std::vector<PlacedStorage> typical_places;  // by offset
+  // Likewise of the GPU's memory, in programs with device code. Scratch is that of all threads of a launch.
+  int32_t device_arena_slot = -1, device_lower_bound_slot = -1, device_scratch_slot = -1;
+  int64_t typical_device_bytes = 0, typical_device_lower_bound = 0;
+  std::vector<PlacedStorage> typical_device_places;
+
+  bool has_device() const { return !output_sides.empty(); }
 };
 
 }  // namespace quench::codegen

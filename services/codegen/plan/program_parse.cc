@@ -16,13 +16,15 @@ absl::StatusOr<Program> ProgramParser::Parse() {
   while (Starts('s')) QUENCH_RETURN_IF_ERROR(ParseStorage());
   while (Starts('b')) QUENCH_RETURN_IF_ERROR(ParseBuffer());
   while (lines_.Take("tap ")) QUENCH_RETURN_IF_ERROR(ParseTap());
+  if (lines_.Take("inputs on ")) QUENCH_RETURN_IF_ERROR(ParseSides(program_.input_sides));
+  if (lines_.Take("outputs on ")) QUENCH_RETURN_IF_ERROR(ParseSides(program_.output_sides));
   QUENCH_RETURN_IF_ERROR(ParseSteps(0, program_.steps));
   while (lines_.Take("value ")) QUENCH_RETURN_IF_ERROR(ParseValue());
   if (lines_.Take("plan: ")) QUENCH_RETURN_IF_ERROR(ParsePlan());
   if (!lines_.AtEnd()) {
     return lines_.Expected(
-        "the end, or a line in this order: symbols, storages, buffers, taps, steps, values, "
-        "plan");
+        "the end, or a line in this order: symbols, storages, buffers, taps, inputs, outputs, "
+        "steps, values, plan");
   }
   QUENCH_RETURN_IF_ERROR(CheckUses());
   QUENCH_RETURN_IF_ERROR(FillStorages());
@@ -53,6 +55,7 @@ absl::Status ProgramParser::ParseStorage() {
   places_.emplace_back();
   Storage storage;
   QUENCH_RETURN_IF_ERROR(lines_.Expect(fmt::format("s{} ", program_.storages.size())));
+  storage.device = lines_.Take(kDeviceWord);
   const auto home = std::find_if(std::begin(kHomeNames), std::end(kHomeNames),
                                  [this](const char* name) { return lines_.Take(name); });
   if (home == std::end(kHomeNames)) return lines_.Expected("arena, input, output, weights or heap");
@@ -157,6 +160,16 @@ absl::Status ProgramParser::ParseBuffer() {
   return lines_.EndLine();
 }
 
+absl::Status ProgramParser::ParseSides(std::vector<uint32_t>& sides) {
+  do {
+    const auto* name = std::find_if(std::begin(kSideNames), std::end(kSideNames),
+                                    [this](const char* each) { return lines_.Take(each); });
+    if (name == std::end(kSideNames)) return lines_.Expected("neither, host, device or both");
+    sides.push_back(static_cast<uint32_t>(name - std::begin(kSideNames)));
+  } while (lines_.Take(", "));
+  return lines_.EndLine();
+}
+
 absl::Status ProgramParser::ParseTap() {
   QUENCH_RETURN_IF_ERROR(lines_.Expect(fmt::format("{} ", program_.taps.size())));
   QUENCH_ASSIGN_OR_RETURN(std::string name, lines_.Name());
@@ -207,6 +220,21 @@ absl::Status ProgramParser::ParsePlan() {
   }
   program_.plan.name = "plan";
   program_.plan.code = KernelOfText("");
+  QUENCH_RETURN_IF_ERROR(lines_.EndLine());
+  return lines_.Take("device plan: arena in ") ? ParseDevicePlan() : absl::OkStatus();
+}
+
+absl::Status ProgramParser::ParseDevicePlan() {
+  QUENCH_ASSIGN_OR_RETURN(program_.device_arena_slot, Slot());
+  QUENCH_RETURN_IF_ERROR(lines_.Expect(", lower bound in "));
+  QUENCH_ASSIGN_OR_RETURN(program_.device_lower_bound_slot, Slot());
+  QUENCH_RETURN_IF_ERROR(lines_.Expect(", scratch in "));
+  QUENCH_ASSIGN_OR_RETURN(program_.device_scratch_slot, Slot());
+  QUENCH_RETURN_IF_ERROR(lines_.EndLine());
+  QUENCH_RETURN_IF_ERROR(lines_.Expect("device arena "));
+  QUENCH_ASSIGN_OR_RETURN(program_.typical_device_bytes, lines_.Number(kMostBytes));
+  QUENCH_RETURN_IF_ERROR(lines_.Expect(" bytes at typical sizes, at least "));
+  QUENCH_ASSIGN_OR_RETURN(program_.typical_device_lower_bound, lines_.Number(kMostBytes));
   return lines_.EndLine();
 }
 
@@ -237,11 +265,14 @@ absl::Status ProgramParser::FillStorages() {
     if (!has_shape_[i]) storage.shape = *usual[i];
     PlacedStorage place = places_[i] ? *places_[i] : UsualPlace(storage, static_cast<int>(i));
     if (places_[i]) place.storage = static_cast<int>(i);
-    if (place.storage >= 0) program_.typical_places.push_back(place);
+    if (place.storage < 0) continue;
+    (storage.device ? program_.typical_device_places : program_.typical_places).push_back(place);
   }
-  std::stable_sort(
-      program_.typical_places.begin(), program_.typical_places.end(),
-      [](const PlacedStorage& a, const PlacedStorage& b) { return a.offset < b.offset; });
+  for (auto* places : {&program_.typical_places, &program_.typical_device_places}) {
+    std::stable_sort(
+        places->begin(), places->end(),
+        [](const PlacedStorage& a, const PlacedStorage& b) { return a.offset < b.offset; });
+  }
   return absl::OkStatus();
 }
 

@@ -66,6 +66,12 @@ absl::Status ProgramParser::ParseCall(int depth, Step& step) {
   return absl::OkStatus();
 }
 
+absl::Status ProgramParser::ParseLaunch(int depth, Step& step) {
+  QUENCH_RETURN_IF_ERROR(ParseCall(depth, step));
+  step.As<CallStep>()->on_device = true;
+  return absl::OkStatus();
+}
+
 absl::Status ProgramParser::ParseArguments(CallStep& call) {
   const auto parse = [&]() -> absl::Status {
     do {

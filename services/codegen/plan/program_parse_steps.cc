@@ -39,13 +39,20 @@ absl::Status ProgramParser::ParseStep(int depth, Step& step) {
   static constexpr struct {
     const char* word;
     absl::Status (ProgramParser::*parse)(int depth, Step& step);
-  } kActions[] = {
-      {"node ", &ProgramParser::ParseBegin},  {"nothing follows", &ProgramParser::ParseNothing},
-      {"call ", &ProgramParser::ParseCall},   {"allocate ", &ProgramParser::ParseAllocate},
-      {"free ", &ProgramParser::ParseFree},   {"move ", &ProgramParser::ParseMove},
-      {"copy ", &ProgramParser::ParseCopy},   {"append ", &ProgramParser::ParseAppend},
-      {"tap ", &ProgramParser::ParseTapStep}, {"if ", &ProgramParser::ParseIf},
-      {"loop", &ProgramParser::ParseLoop},    {"bands", &ProgramParser::ParseBands}};
+  } kActions[] = {{"node ", &ProgramParser::ParseBegin},
+                  {"nothing follows", &ProgramParser::ParseNothing},
+                  {"call ", &ProgramParser::ParseCall},
+                  {"allocate ", &ProgramParser::ParseAllocate},
+                  {"free ", &ProgramParser::ParseFree},
+                  {"move ", &ProgramParser::ParseMove},
+                  {"copy ", &ProgramParser::ParseCopy},
+                  {"append ", &ProgramParser::ParseAppend},
+                  {"tap ", &ProgramParser::ParseTapStep},
+                  {"launch ", &ProgramParser::ParseLaunch},
+                  {"transfer ", &ProgramParser::ParseTransfer},
+                  {"if ", &ProgramParser::ParseIf},
+                  {"loop", &ProgramParser::ParseLoop},
+                  {"bands", &ProgramParser::ParseBands}};
   QUENCH_ASSIGN_OR_RETURN(step.position, Position());
   QUENCH_RETURN_IF_ERROR(lines_.Expect(" "));
   for (const auto& [word, parse] : kActions) {
@@ -112,6 +119,15 @@ absl::Status ProgramParser::ParseCopy(int, Step& step) {
   QUENCH_RETURN_IF_ERROR(lines_.Expect(", "));
   QUENCH_ASSIGN_OR_RETURN(copy.bytes, Bytes());
   step.action = copy;
+  return EndStep(step);
+}
+
+absl::Status ProgramParser::ParseTransfer(int, Step& step) {
+  TransferStep transfer;
+  QUENCH_ASSIGN_OR_RETURN(transfer.from, BufferId());
+  QUENCH_RETURN_IF_ERROR(lines_.Expect(" to "));
+  QUENCH_ASSIGN_OR_RETURN(transfer.to, BufferId());
+  step.action = transfer;
   return EndStep(step);
 }
 

@@ -42,8 +42,10 @@ class ProgramParser {
   absl::Status ParseStorageClause(Storage& storage);
   absl::Status ParseBuffer();
   absl::Status ParseTap();
+  absl::Status ParseSides(std::vector<uint32_t>& sides);
   absl::Status ParseValue();
   absl::Status ParsePlan();
+  absl::Status ParseDevicePlan();
   absl::Status CheckUses() const;
   absl::Status FillStorages();
 
@@ -84,10 +86,12 @@ class ProgramParser {
   absl::Status ParseBegin(int depth, Step& step);
   absl::Status ParseNothing(int depth, Step& step);
   absl::Status ParseCall(int depth, Step& step);
+  absl::Status ParseLaunch(int depth, Step& step);
   absl::Status ParseAllocate(int depth, Step& step);
   absl::Status ParseFree(int depth, Step& step);
   absl::Status ParseMove(int depth, Step& step);
   absl::Status ParseCopy(int depth, Step& step);
+  absl::Status ParseTransfer(int depth, Step& step);
   absl::Status ParseAppend(int depth, Step& step);
   absl::Status ParseTapStep(int depth, Step& step);
   absl::Status ParseIf(int depth, Step& step);

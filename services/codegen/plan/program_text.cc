@@ -48,8 +48,10 @@ class ProgramPrinter {
         symbols_(symbols),
         usual_shapes_(UsualShapes(program)),
         places_(program.storages.size()) {
-    for (const PlacedStorage& place : program.typical_places)
-      places_[static_cast<size_t>(place.storage)] = place;
+    for (const auto* places : {&program.typical_places, &program.typical_device_places}) {
+      for (const PlacedStorage& place : *places)
+        places_[static_cast<size_t>(place.storage)] = place;
+    }
   }
 
   std::string Print() {
@@ -65,6 +67,8 @@ class ProgramPrinter {
     }
     for (size_t i = 0; i < program_.taps.size(); ++i)
       Line("tap {} {}: b{}", i, NameText(program_.tap_names[i]), program_.taps[i]);
+    PrintSides("inputs", program_.input_sides);
+    PrintSides("outputs", program_.output_sides);
     PrintSteps(program_.steps);
     for (const ShownValue& value : program_.shown) {
       Line("value {} in b{} from {} on{}", NameText(value.name), value.buffer, value.position,
@@ -75,6 +79,12 @@ class ProgramPrinter {
            program_.arena_slot, program_.lower_bound_slot, program_.scratch_slot);
       Line("arena {} bytes at typical sizes, at least {}", program_.typical_arena_bytes,
            program_.typical_lower_bound);
+    }
+    if (!program_.plan.empty() && program_.has_device()) {
+      Line("device plan: arena in {}, lower bound in {}, scratch in {}", program_.device_arena_slot,
+           program_.device_lower_bound_slot, program_.device_scratch_slot);
+      Line("device arena {} bytes at typical sizes, at least {}", program_.typical_device_bytes,
+           program_.typical_device_lower_bound);
     }
     return std::move(text_);
   }
@@ -96,7 +106,8 @@ class ProgramPrinter {
 
   void PrintStorage(size_t i) {
     const Storage& storage = program_.storages[i];
-    std::string line = fmt::format("s{} {}", i, kHomeNames[static_cast<size_t>(storage.home)]);
+    std::string line = fmt::format("s{} {}{}", i, storage.device ? kDeviceWord : "",
+                                   kHomeNames[static_cast<size_t>(storage.home)]);
     if (storage.home != Home::kArena) line += fmt::format(" {}", storage.index);
     line += IsGivenUp(storage) ? " given up"
                                : fmt::format(", lives {}..{}", storage.begin, storage.end);
@@ -112,6 +123,13 @@ class ProgramPrinter {
     if (usual_shapes_[i] == nullptr || *usual_shapes_[i] != storage.shape)
       line += ", for " + ShapeText(storage.shape);
     Line("{}", line);
+  }
+
+  void PrintSides(const char* what, const std::vector<uint32_t>& sides) {
+    if (sides.empty()) return;
+    std::vector<std::string> words;
+    for (const uint32_t side : sides) words.emplace_back(kSideNames[side]);
+    Line("{} on {}", what, fmt::join(words, ", "));
   }
 
   static std::string Names(char kind, const std::vector<int>& ids, const char* separator = ", ") {
@@ -162,7 +180,7 @@ class ProgramPrinter {
     if (kernel.empty() && call.buffers.empty()) return StepLine(step, "nothing follows");
     const auto first = call.buffers.begin() + call.first_output;
     std::string line =
-        fmt::format("call {}({}){}", WordText(kernel.name),
+        fmt::format("{} {}({}){}", call.on_device ? "launch" : "call", WordText(kernel.name),
                     Names('b', std::vector<int>(call.buffers.begin(), first)),
                     first == call.buffers.end()
                         ? ""
@@ -202,6 +220,9 @@ class ProgramPrinter {
   }
   void Print(const Step& step, const MoveStep& move) {
     StepLine(step, "move s{} to s{}", move.from, move.to);
+  }
+  void Print(const Step& step, const TransferStep& transfer) {
+    StepLine(step, "transfer b{} to b{}", transfer.from, transfer.to);
   }
   void Print(const Step& step, const CopyStep& copy) {
     StepLine(step, "copy b{} to b{}, {}", copy.from, copy.to, Text(copy.bytes));

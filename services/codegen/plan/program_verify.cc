@@ -89,6 +89,8 @@ class ProgramVerifier {
       Add("step {} calls a kernel without a plan", step.position);
     if (call.parallel && call.kernel.tasks.is(1))
       Add("step {} runs one task on many threads", step.position);
+    if (call.device_kernel) Add("step {} has no place", step.position);
+    for (const int id : call.buffers) CheckSide(step.position, id, call.on_device);
   }
   void Check(const Step& step, const AllocateStep& allocate) {
     CheckStorage(step.position, allocate.storage);
@@ -98,15 +100,35 @@ class ProgramVerifier {
     CheckStorage(step.position, move.from);
     CheckStorage(step.position, move.to);
   }
+  void CheckSide(int position, int id, bool device) {
+    if (!IsBuffer(id)) return;
+    const int storage = program_.buffers[static_cast<size_t>(id)].storage;
+    if (program_.storages[static_cast<size_t>(storage)].device != device)
+      Add("step {} uses b{}, which is in {} memory", position, id, device ? "host" : "device");
+  }
+  void Check(const Step& step, const TransferStep& transfer) {
+    CheckBuffer(step.position, transfer.from);
+    CheckBuffer(step.position, transfer.to);
+    if (!IsBuffer(transfer.from) || !IsBuffer(transfer.to)) return;
+    CheckSide(step.position, transfer.to, !IsOnDevice(transfer.from));
+  }
+  bool IsOnDevice(int id) const {
+    return program_.storages[static_cast<size_t>(program_.buffers[static_cast<size_t>(id)].storage)]
+        .device;
+  }
   void Check(const Step& step, const CopyStep& copy) {
     CheckBuffer(step.position, copy.from);
     CheckBuffer(step.position, copy.to);
+    if (IsBuffer(copy.from)) CheckSide(step.position, copy.to, IsOnDevice(copy.from));
   }
   void Check(const Step& step, const AppendStep& append) {
     CheckBuffer(step.position, append.from);
     CheckStorage(step.position, append.storage);
   }
-  void Check(const Step& step, const TapStep& tap) { CheckBuffer(step.position, tap.buffer); }
+  void Check(const Step& step, const TapStep& tap) {
+    CheckBuffer(step.position, tap.buffer);
+    CheckSide(step.position, tap.buffer, /*device=*/false);
+  }
   void Check(const Step& step, const IfStep& branches) {
     // The condition is read before the branches, whose positions come first.
     CheckBuffer(FirstPosition(step), branches.condition);
@@ -176,7 +198,10 @@ class ProgramVerifier {
 
   // Places are by offset: only those that begin before another ends can lie over it.
   void CheckPlaces() {
-    const std::vector<PlacedStorage>& places = program_.typical_places;
+    CheckPlaces(program_.typical_places);
+    CheckPlaces(program_.typical_device_places);
+  }
+  void CheckPlaces(const std::vector<PlacedStorage>& places) {
     for (size_t i = 0; i < places.size(); ++i) {
       const Storage& a = program_.storages[static_cast<size_t>(places[i].storage)];
       for (size_t j = i + 1; j < places.size(); ++j) {

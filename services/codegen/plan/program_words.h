@@ -12,6 +12,11 @@ namespace quench::codegen {
 // By Home.
 inline constexpr const char* kHomeNames[] = {"arena", "input", "output", "weights", "heap"};
 
+// Before it, of storages in the GPU's memory.
+inline constexpr char kDeviceWord[] = "device ";
+// By QUENCH_SIDE_*.
+inline constexpr const char* kSideNames[] = {"neither", "host", "device", "both"};
+
 // A storage that no buffer lies in any more.
 inline bool IsGivenUp(const Storage& storage) { return storage.begin == 1 && storage.end == 0; }
 

@@ -127,7 +127,9 @@ std::vector<Candidate> Proposer::Propose(const Graph& graph, const Node& node,
                                          SymbolTable& symbols) const {
   std::vector<Candidate> all;
   const KernelRequest request{graph, node, target_, KernelOptionsOf(options_), symbols};
-  for (const Kernel* kernel : AllKernels()) codegen::Propose(*kernel, request, all);
+  for (const Kernel* kernel : AllKernels()) {
+    if (target_.gpu ? kernel->gpu : kernel->cpu) codegen::Propose(*kernel, request, all);
+  }
   std::erase_if(all, [&](const Candidate& candidate) { return !AllowedAt(candidate, options_); });
   if (options_.opt_level >= 3 && options_.channel_layout == "last")
     MoveChannelsLast(graph, node, all);

@@ -8,6 +8,7 @@
 #include "common/ops/op.h"
 #include "services/codegen/plan/assign.h"
 #include "services/codegen/plan/bands.h"
+#include "services/codegen/plan/place.h"
 #include "services/codegen/plan/program_text.h"
 #include "services/codegen/plan/program_verify.h"
 #include "services/codegen/plan/propose.h"
@@ -76,7 +77,7 @@ absl::StatusOr<OwnProgram> ProgramFor(const Target& target, const Graph& groups,
                                       const CompileOptions& options, WeightTable& weights,
                                       const StepContext& context) {
   Graph own = WithOwnSymbols(groups);
-  Proposer proposer(target, options);
+  Proposer proposer(target.device ? *target.device : target, options);
   OwnProgram result;
   QUENCH_ASSIGN_OR_RETURN(
       result.graph, passes::CutGroups(std::move(own), [&](const Graph& graph, const Node& node) {
@@ -84,7 +85,11 @@ absl::StatusOr<OwnProgram> ProgramFor(const Target& target, const Graph& groups,
       }));
   QUENCH_ASSIGN_OR_RETURN(result.built,
                           BuildProgram(result.graph, target, options, proposer, weights, context));
-  if (options.opt_level >= 3) FormBands(result.built.program, result.built.reports, target);
+  if (target.device) {
+    PlaceOnDevice(result.built.program, *result.graph.symbols, target.device->gpu->emulated);
+  } else if (options.opt_level >= 3) {
+    FormBands(result.built.program, result.built.reports, target);
+  }
   return result;
 }
 

@@ -25,12 +25,14 @@ absl::StatusOr<Schedule> MakeSchedule(const loops::Function& function,
     MoveBlockLanesInside(
         schedule.function);  // and innermost, so that the loops around them can merge
     CollapseLoops(schedule.function,
-                  schedule.fill);     // long loops: few tails, no inner loop overhead
+                  schedule.fill);  // long loops: few tails, no inner loop overhead
+  }
+  if (vectorise && !target.gpu) {
     SplitWindows(schedule.function);  // interiors have constant windows; borders stay apart
     ChooseLanes(target, schedule);
     SplitFlatLoops(schedule);  // a flat loop of lanes becomes tasks of some thousand elements
   }
-  ChooseTasks(symbols, schedule);
+  ChooseTasks(symbols, schedule, /*all=*/target.gpu.has_value());
   return schedule;
 }
 

@@ -14,7 +14,8 @@ absl::StatusOr<KernelPlan> PlanNest(const Nest& nest, SymbolTable& symbols, cons
     return Annotate(status, fmt::format("loops `{}`", nest.function.name));
   };
   if (!schedule.ok()) return annotated(schedule.status());
-  const absl::StatusOr<Dim> scratch = ScratchBytes(schedule->function, symbols);
+  const absl::StatusOr<Dim> scratch = ScratchBytes(
+      schedule->function, symbols, target.gpu.has_value() ? kDeviceStackBytes : kStackScratchBytes);
   if (!scratch.ok()) return annotated(scratch.status());
   KernelPlan plan;
   plan.name = nest.function.name;

@@ -64,7 +64,8 @@ absl::StatusOr<Dim> DimOf(const loops::Function& function, loops::ExprId expr,
   }
 }
 
-absl::StatusOr<Dim> ScratchBytes(const loops::Function& function, SymbolTable& symbols) {
+absl::StatusOr<Dim> ScratchBytes(const loops::Function& function, SymbolTable& symbols,
+                                 int64_t stack_bytes) {
   Dim total = 0;
   bool numbers = true;
   for (const loops::Buffer& buffer : function.buffers) {
@@ -78,7 +79,7 @@ absl::StatusOr<Dim> ScratchBytes(const loops::Function& function, SymbolTable& s
     bytes = symbols.Mul(symbols.CeilDiv(bytes, kScratchAlignment), kScratchAlignment);
     total = symbols.Add(total, bytes);
   }
-  if (numbers && total.is_static() && total.value() <= kStackScratchBytes) return Dim(0);
+  if (numbers && total.is_static() && total.value() <= stack_bytes) return Dim(0);
   // 0 times a size of the run is more than nothing to the code, and 0 would mean the stack.
   return total.is(0) && !numbers ? Dim(kScratchAlignment) : total;
 }

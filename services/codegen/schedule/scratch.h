@@ -15,9 +15,12 @@ absl::StatusOr<Dim> DimOf(const loops::Function& function, loops::ExprId expr,
 
 // Bytes of scratch that a kernel compiled from `function` takes from its caller, per concurrent
 // task, a multiple of 64; 0 when it fits on the stack.
-absl::StatusOr<Dim> ScratchBytes(const loops::Function& function, SymbolTable& symbols);
-// Static scratch up to this many bytes lies on the stack.
+absl::StatusOr<Dim> ScratchBytes(const loops::Function& function, SymbolTable& symbols,
+                                 int64_t stack_bytes);
+// Static scratch up to this many bytes lies on the stack; of a GPU, which has memory for the stacks of all threads
+// that it could run at once.
 inline constexpr int64_t kStackScratchBytes = 16 << 10;
+inline constexpr int64_t kDeviceStackBytes = 1 << 10;
 inline constexpr int64_t kScratchAlignment = 64;
 
 }  // namespace quench::codegen

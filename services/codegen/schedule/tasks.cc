@@ -109,7 +109,7 @@ void SplitFlatLoops(Schedule& schedule) {
   schedule.lanes.erase(id);
 }
 
-void ChooseTasks(SymbolTable& symbols, Schedule& schedule) {
+void ChooseTasks(SymbolTable& symbols, Schedule& schedule, bool all) {
   const StmtId first = TaskLoop(schedule.function);
   if (first == loops::kNone) return;
   Dim tasks = 1;
@@ -120,7 +120,7 @@ void ChooseTasks(SymbolTable& symbols, Schedule& schedule) {
     if (!extent.ok()) break;
     schedule.task_loops.push_back(id);
     tasks = symbols.Mul(tasks, *extent);
-    if (tasks.is_static() && tasks.value() >= kEnoughTasks) break;
+    if (!all && tasks.is_static() && tasks.value() >= kEnoughTasks) break;
   }
   if (!schedule.task_loops.empty()) schedule.tasks = tasks;
 }

@@ -6,8 +6,9 @@
 namespace quench::codegen {
 
 // Sets task_loops and tasks: the outermost parallel loops of a function whose body is cheap scalar
-// statements and one parallel loop, flattened until there are enough tasks for many threads.
-void ChooseTasks(SymbolTable& symbols, Schedule& schedule);
+// statements and one parallel loop, flattened until there are enough tasks for many threads; with `all`, as far as
+// they go: a GPU's threads do one iteration each, neighbours next to each other.
+void ChooseTasks(SymbolTable& symbols, Schedule& schedule, bool all);
 
 // A loop of lanes that nothing encloses becomes a parallel loop over ranges of some thousand
 // iterations and, inside, the loop of lanes over one range.

@@ -305,20 +305,29 @@ std::string NameOf(const TargetSpec& spec, const Architecture& row) {
 
 absl::Status CheckKind(const TargetSpec& spec) {
   StatusCollector problems;
-  if (spec.kind == "cuda" || spec.kind == "nvptx") {
-    problems.Add(Unsupported("kind `{}`: there is no code for GPUs yet, `llvm` makes it for CPUs",
-                             spec.kind));
-    return problems.Finish();
-  }
-  if (spec.kind != "llvm") {
-    return Unsupported("kind is `{}`, code is made for `llvm` (CPUs)", spec.kind.substr(0, kShown));
+  const bool cuda = spec.kind == "cuda";
+  if (spec.kind != "llvm" && !cuda) {
+    return Unsupported("kind is `{}`, code is made for `llvm` (CPUs) and `cuda` (NVIDIA's GPUs)",
+                       spec.kind.substr(0, kShown));
   }
   for (const std::string& library : spec.libs) {
     if (library == "none") continue;
     problems.Add(Unsupported("libs has `{}`: libraries depend on no other, leave it out",
                              library.substr(0, kShown)));
   }
-  if (!spec.arch.empty()) {
+  if (cuda) {
+    for (const auto& [key, value] :
+         {std::pair("mtriple", spec.mtriple), std::pair("mcpu", spec.mcpu),
+          std::pair("mfloat-abi", spec.mfloat_abi), std::pair("mabi", spec.mabi)}) {
+      if (!value.empty())
+        problems.Add(InvalidArgument("{} is `{}`, it is of CPUs: give it to `host`", key,
+                                     value.substr(0, kShown)));
+    }
+    if (!spec.mattr.empty())
+      problems.Add(InvalidArgument("mattr has features of CPUs: give them to `host`"));
+    if (spec.system_lib)
+      problems.Add(Unsupported("system-lib is of CPUs: GPU code is opened from a shared library"));
+  } else if (!spec.arch.empty()) {
     problems.Add(InvalidArgument("arch is `{}`, it is of GPUs; mcpu names a CPU",
                                  spec.arch.substr(0, kShown)));
   }

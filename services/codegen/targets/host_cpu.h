@@ -16,9 +16,13 @@ struct HostCpu {
   // Its first and second level of data cache, as the core reports them that the program started on; 0:
   // not reported (Arm's, mostly).
   int64_t l1_bytes = 0, l2_bytes = 0;
+  std::string gpu = {};  // architecture of its first GPU, "sm_86"; "": it has none
 };
 // This machine's, asked once; `machine` is empty where Quench compiles for none like it.
 const HostCpu& ThisCpu();
+
+// Likewise, its first GPU (HostCpu::gpu): looked for once, and only when asked for.
+const std::string& ThisGpu();
 
 // Names that are unknown here are left out.
 CpuFeatures FeaturesOf(const HostCpu& cpu);

@@ -100,6 +100,16 @@ const HostCpu& ThisCpu() {
   return *kCpu;
 }
 
+const std::string& ThisGpu() {
+  static const auto* const kGpu = [] {
+    quench_rt_gpu gpu = {};
+    gpu.size = sizeof gpu;
+    const bool found = quench_rt_find_gpu(0, &gpu, nullptr) == QUENCH_RT_OK;
+    return new std::string(found ? std::data(gpu.arch) : "");
+  }();
+  return *kGpu;
+}
+
 CpuFeatures FeaturesOf(const HostCpu& cpu) {
   CpuFeatures features;
   for (const auto& [feature, name] : NamedFeatures()) {

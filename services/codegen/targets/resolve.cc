@@ -7,6 +7,7 @@
 
 #include "common/base/near_names.h"
 #include "common/base/status.h"
+#include "services/codegen/targets/cuda.h"
 #include "services/codegen/targets/derive.h"
 #include "services/codegen/targets/machines.h"
 
@@ -163,7 +164,7 @@ absl::StatusOr<std::vector<Asked>> Ask(const std::string& text,
   absl::StatusOr<TargetSpec> spec = ParseTargetSpec(text);
   if (!spec.ok()) return Annotate(spec.status(), "target");
   QUENCH_RETURN_IF_ERROR(Annotate(CheckKind(*spec), "target"));
-  if (spec->mtriple.empty()) {
+  if (spec->mtriple.empty() && spec->kind != "cuda") {
     QUENCH_ASSIGN_OR_RETURN(const Architecture* row, ArchitectureOf(caller ? *caller : ThisCpu()));
     spec->mtriple = row->triple;
   }
@@ -210,9 +211,66 @@ void ShareWeights(std::vector<Target>& variants) {
 
 }  // namespace
 
+namespace {
+
+std::vector<std::string> ArchsOf(const std::string& list) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    if (end > begin) parts.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// The GPU of the machine that asked, or the architecture that code runs on almost everywhere.
+std::string ArchHere(const std::optional<HostCpu>& caller) {
+  const std::string arch = caller ? caller->gpu : ThisGpu();
+  return arch.empty() ? kCommonArch : arch;
+}
+
+constexpr char kHostOfGpus[] = "x86-64";
+
+// The host's variants, then its weakest one with device code for each architecture.
+absl::StatusOr<ResolvedTarget> ResolveCuda(TargetSpec spec, const std::string& host,
+                                           const std::optional<HostCpu>& caller) {
+  if (spec.arch.empty()) spec.arch = ArchHere(caller);
+  const std::string inner = spec.host == nullptr ? "" : ToString(*spec.host);
+  if (!host.empty() && !inner.empty() && host != inner)
+    return InvalidArgument("host is given twice, as `{}` and in the target as `{}`", host, inner);
+  const std::string named = !host.empty() ? host : !inner.empty() ? inner : kHostOfGpus;
+  absl::StatusOr<ResolvedTarget> resolved = Resolve(named, "", caller);
+  if (!resolved.ok()) return Annotate(resolved.status(), "host");
+  if (resolved->spec.kind != "llvm")
+    return InvalidArgument("host: kind is `{}`, a GPU's host is a CPU", resolved->spec.kind);
+  StatusCollector problems;
+  const Target weakest = resolved->variants.front();
+  std::vector<Target> devices;
+  for (const std::string& arch : ArchsOf(spec.arch)) {
+    absl::StatusOr<Target> target = WithDevice(weakest, arch);
+    problems.Add(Annotate(target.status(), "target"));
+    const auto known = [&](const Target& other) { return other.name == target->name; };
+    if (target.ok() && std::none_of(devices.begin(), devices.end(), known))
+      devices.push_back(*std::move(target));
+  }
+  QUENCH_RETURN_IF_ERROR(problems.Finish());
+  std::stable_sort(devices.begin(), devices.end(), [](const Target& a, const Target& b) {
+    return a.device->gpu->features < b.device->gpu->features;
+  });
+  std::move(devices.begin(), devices.end(), std::back_inserter(resolved->variants));
+  spec.num_cores = std::max(spec.num_cores, resolved->spec.num_cores);
+  spec.host = std::make_shared<const TargetSpec>(std::move(resolved->spec));
+  resolved->spec = std::move(spec);
+  return resolved;
+}
+
+}  // namespace
+
 absl::StatusOr<ResolvedTarget> Resolve(const std::string& text, const std::string& host,
                                        const std::optional<HostCpu>& caller) {
   QUENCH_ASSIGN_OR_RETURN(std::vector<Asked> asked, Ask(text, caller));
+  if (asked.back().spec.kind == "cuda")
+    return ResolveCuda(std::move(asked.back().spec), host, caller);
   ResolvedTarget resolved;
   for (const Asked& each : asked) {
     absl::StatusOr<Derived> derived = DeriveTarget(each.spec, each.name);
@@ -248,7 +306,15 @@ bool NeedsCaller(const std::string& text) {
   if (text == kHost) return true;
   if (!IsTargetSpec(text)) return false;
   const absl::StatusOr<TargetSpec> spec = ParseTargetSpec(text);
-  return spec.ok() && spec->mtriple.empty();
+  if (!spec.ok()) return false;
+  if (spec->kind != "cuda") return spec->mtriple.empty();
+  return spec->arch.empty() || (spec->host != nullptr && NeedsCaller(ToString(*spec->host)));
+}
+
+bool NeedsGpu(const std::string& text) {
+  if (!IsTargetSpec(text)) return false;
+  const absl::StatusOr<TargetSpec> spec = ParseTargetSpec(text);
+  return spec.ok() && spec->kind == "cuda" && spec->arch.empty();
 }
 
 std::vector<TargetName> TargetNames() {

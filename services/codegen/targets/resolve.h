@@ -41,6 +41,9 @@ bool IsTargetName(const std::string& text);
 // not resolve at all.
 bool NeedsCaller(const std::string& text);
 
+// Whether it is a GPU's target without an architecture: the caller's GPU is meant.
+bool NeedsGpu(const std::string& text);
+
 enum class TagKind { kX86, kArm, kAndroid };
 
 // A name that --target takes.

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "services/codegen/targets/core_costs.h"
@@ -26,6 +28,15 @@ struct MatrixUnit {
   int store_within = 0;
   static constexpr int kRegisters = 8;
   static constexpr int kRows = 16, kWords = 16;
+};
+
+// A GPU that device code is made for.
+struct Gpu {
+  std::string arch;  // "sm_86"; "emulated": a CPU in its place (common/runtime/device/emulated.h)
+  uint64_t features = 0;  // QUENCH_CUDA_*, which the runtime checks
+  bool emulated = false;
+  std::string driver =
+      {};  // CUDA version of the first driver that takes its code; "" for emulated ones
 };
 
 // One set of machine code.
@@ -71,6 +82,9 @@ struct Target {
   std::string pick_of_16, pick_of_64;
   // Likewise, floats of a table of 16 by the low four bits of i32 indices.
   std::string pick_of_16_floats;
+  // The target of device code, for kernels that run on a GPU; null: all code is for the CPU.
+  std::shared_ptr<const Target> device;
+  std::optional<Gpu> gpu;  // of a target of device code
   // Lanes of the panels of weights that all variants of a library read; 0 where it has one variant.
   int64_t panel_lanes = 0;
   int f32_lanes() const { return vector_bits / 32; }

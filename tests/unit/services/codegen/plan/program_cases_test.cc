@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "services/codegen/plan/assign.h"
 #include "services/codegen/plan/bands.h"
+#include "services/codegen/plan/place.h"
 #include "services/codegen/plan/program_parse.h"
 #include "services/codegen/plan/program_text.h"
 #include "services/codegen/plan/program_verify.h"
@@ -40,9 +41,21 @@ struct Case {
   size_t weights = 0;
 };
 
+// Everything may run on the GPU but what is called `host...`.
+absl::Status Place(Case& c) {
+  ForEachStep(c.program.steps, [](Step& step) {
+    auto* call = step.As<CallStep>();
+    if (call != nullptr && !call->kernel.name.starts_with("host"))
+      call->device_kernel = call->kernel;
+  });
+  PlaceOnDevice(c.program, c.symbols, /*all=*/true);
+  return absl::OkStatus();
+}
+
 absl::Status Run(const std::string& step, Case& c) {
   if (step == "assign memory") return AssignMemory(c.program, c.symbols, c.target);
   if (step == "verify") return VerifyProgram(c.program, c.weights);
+  if (step == "place") return Place(c);
   if (step != "form bands") return InvalidArgument("nothing is called `{}`", step);
   std::vector<KernelReport> kernels(c.program.nodes.size());
   FormBands(c.program, kernels, c.target);

@@ -373,7 +373,7 @@ TEST(ProgramParseTest, BadTextsAreNamed) {
       {memory + "0 free s0\ns1 arena, lives 0..1",
        "5:1: `s1 arena, lives 0..1` was found, the end, or a line in this order: symbols, "
        "storages, "
-       "buffers, taps, steps, values, plan was expected"},
+       "buffers, taps, inputs, outputs, steps, values, plan was expected"},
       {head + "symbol n = input(0, 0) in 1..8\nlet $0 = (2*n)",
        "3:1: symbol 1 was expected: the table defines every symbol once, in order, and expressions "
        "as "

@@ -195,7 +195,7 @@ TEST(Schedule, ScratchIsCountedOnceItIsLarge) {
     const B y = b.Output("y", kF32, {b.I(4)});
     b.Scratch("t", kF32, {size(b, symbol)}, loops::ScratchScope::kIteration);
     b.ParallelFor(b.I(4), [&](E i) { b.Store(y, {i}, x.At({i})); });
-    return *ScratchBytes(b.Finish(), symbols);
+    return *ScratchBytes(b.Finish(), symbols, kStackScratchBytes);
   };
   EXPECT_EQ(with_scratch([](Builder& b, SymbolId) { return b.I(1000); }, n), Dim(0));
   EXPECT_EQ(with_scratch([](Builder& b, SymbolId) { return b.I(10001); }, n), Dim(40064));

@@ -1,0 +1,21 @@
+// Which calls of a program run on the GPU, and the transfers between its memory and the host's.
+#pragma once
+
+#include <cstdint>
+
+#include "services/codegen/plan/program.h"
+
+namespace quench::codegen {
+
+// Threads of a launch that do tasks by themselves, at most: fewer where each has much scratch. A multiple of 32; 0:
+// so much scratch that the kernel cannot run on the GPU.
+int64_t DeviceThreads(const KernelPlan& kernel);
+inline constexpr int kDeviceBlock = 128;  // threads of a block that do tasks by themselves
+
+// Gives each call a place: the GPU where it has a plan for it, touches no memory of the heap, and is estimated to be
+// done there sooner, transfers included; with `all`, wherever it can. Storages get a copy in the GPU's memory when
+// something there uses them, transfers are added, and lives are counted anew. Every program with device code passes
+// through here once, after it is built and before memory is assigned.
+void PlaceOnDevice(Program& program, const SymbolTable& symbols, bool all);
+
+}  // namespace quench::codegen
