@@ -18,13 +18,17 @@
 namespace quench::codegen {
 namespace {
 
-// Slots that a function reads, in order.
-std::vector<int32_t> SlotsOf(const KernelPlan& plan) {
+// Slots that a function reads, in order: its second argument is indexed by constants.
+std::vector<int32_t> SlotsOf(const llvm::Function& function) {
   std::set<int32_t> slots;
-  if (plan.nest != nullptr) {
-    for (const loops::Expr& e : plan.nest->function.exprs) {
-      if (e.kind == loops::ExprKind::kSlot) slots.insert(e.id);
-    }
+  const llvm::DataLayout& layout = function.getParent()->getDataLayout();
+  for (const llvm::Instruction& each : llvm::instructions(function)) {
+    const auto* load = llvm::dyn_cast<llvm::LoadInst>(&each);
+    if (load == nullptr) continue;
+    llvm::APInt offset(64, 0);
+    if (load->getPointerOperand()->stripAndAccumulateConstantOffsets(layout, offset, true) ==
+        function.getArg(1))
+      slots.insert(static_cast<int32_t>(offset.getZExtValue() / sizeof(int64_t)));
   }
   return {slots.begin(), slots.end()};
 }
@@ -45,15 +49,16 @@ absl::StatusOr<std::unique_ptr<DeviceModule>> DeviceModule::Create(ModuleState& 
 }
 
 absl::StatusOr<DeviceKernel> DeviceModule::Emit(const KernelPlan& plan, size_t buffers) {
+  state_->thread_buffer = emulated_ ? static_cast<int>(buffers) : -1;
   QUENCH_ASSIGN_OR_RETURN(const EmittedKernel emitted, EmitKernel(*state_, plan));
   Entry entry;
-  entry.kernel.slots = SlotsOf(plan);
+  entry.kernel.slots = SlotsOf(*state_->Kernel(emitted.symbol));
   entry.kernel.messages = emitted.messages;
   const int64_t threads = std::min<int64_t>(kDeviceBlock, DeviceThreads(plan));
   entry.kernel.threads = plan.block_threads > 0 ? plan.block_threads : static_cast<int>(threads);
   entry.shared_bytes = plan.shared_bytes;
   entry.cooperates = plan.block_threads > 0;
-  entry.pipeline = plan.nest != nullptr ? Pipeline::kNest : Pipeline::kKernel;
+  entry.pipeline = Pipeline::kNest;
   std::string key = fmt::format("{} {} {} {}", emitted.symbol, buffers, entry.kernel.threads,
                                 plan.scratch_bytes.is_static() ? plan.scratch_bytes.value() : 0);
   for (const int32_t slot : entry.kernel.slots) key += fmt::format(" {}", slot);
@@ -92,13 +97,17 @@ llvm::Function* DeviceModule::EmitBody(const KernelPlan& plan, llvm::Function* i
     return body->getArg(static_cast<unsigned>(first + index));
   };
   b.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", body));
-  const DeviceOps device(b, emulated_ ? body->getArg(0) : nullptr);
+  const DeviceOps device(b, emulated_ ? body->getArg(0) : nullptr, *state_->target.gpu);
   llvm::Value* tasks = argument(buffers + entry.kernel.slots.size());
   const auto wide = [&](llvm::Value* value) { return b.CreateZExt(value, i64); };
-  llvm::Value* step = b.CreateMul(wide(device.Blocks()), wide(device.BlockThreads()));
-  llvm::Value* thread = b.CreateAdd(b.CreateMul(wide(device.Block()), wide(device.BlockThreads())),
-                                    wide(device.Thread()));
-  llvm::Value* list = b.CreateAlloca(llvm::ArrayType::get(ptr, std::max<size_t>(buffers, 1)));
+  llvm::Value *thread = wide(device.Block()), *step = wide(device.Blocks());
+  if (!entry.cooperates) {
+    llvm::Value* threads = wide(device.BlockThreads());
+    thread = b.CreateAdd(b.CreateMul(thread, threads), wide(device.Thread()));
+    step = b.CreateMul(step, threads);
+  }
+  llvm::Value* list = b.CreateAlloca(llvm::ArrayType::get(ptr, buffers + 1));
+  if (emulated_) b.CreateStore(body->getArg(0), b.CreateConstGEP1_64(ptr, list, buffers));
   for (size_t i = 0; i < buffers; ++i) {
     llvm::Value* value = emulated_ ? argument(i) : b.CreateAddrSpaceCast(argument(i), ptr);
     if (i + 1 == buffers && !plan.scratch_bytes.is(0)) {
@@ -268,7 +277,7 @@ void DeviceModule::CheckAccesses(llvm::Function& body) {
   }
   for (llvm::Instruction* access : accesses) {
     llvm::IRBuilder<> b(access);
-    const DeviceOps device(b, body.getArg(0));
+    const DeviceOps device(b, body.getArg(0), *state_->target.gpu);
     llvm::Type* type = llvm::getLoadStoreType(access);
     device.Access(llvm::getLoadStorePointerOperand(access), layout.getTypeStoreSize(type),
                   llvm::isa<llvm::StoreInst>(access));

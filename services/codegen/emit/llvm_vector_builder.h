@@ -9,12 +9,14 @@
 #include <span>
 #include <vector>
 
+#include "services/codegen/emit/device_ops.h"
 #include "services/codegen/emit/module_state.h"
+#include "services/codegen/forms/gpu_builder.h"
 #include "services/codegen/forms/vector_builder.h"
 
 namespace quench::codegen {
 
-class LlvmVectorBuilder final : public VectorBuilder {
+class LlvmVectorBuilder final : public VectorBuilder, public GpuBuilder {
  public:
   // `function` is i32(ptr buffers, ptr slots, i64 begin, i64 end), without blocks. Ends with
   // Finish.
@@ -92,7 +94,23 @@ class LlvmVectorBuilder final : public VectorBuilder {
   void Prefetch(Ptr address, int level) override;
   int64_t ConstantOr(Int value, int64_t unknown) override;
 
+  // llvm_gpu_builder.cc
+  GpuBuilder& gpu() override { return *this; }
+  Int Thread() override;
+  void Barrier() override;
+  Vec LoadShared(Int offset, int lanes, DataType type) override;
+  void StoreShared(Int offset, Vec value) override;
+  void CopyToShared(Int offset, Ptr from, Bool present) override;
+  void CommitCopies() override;
+  void WaitForCopies(int pending) override;
+  std::array<Vec, 4> LoadMatrices(Int offset) override;
+  using VectorBuilder::AddProducts;
+  void AddProducts(WarpProducts products, std::span<const VecVar, 4> sums,
+                   std::span<const Vec, 4> a, std::span<const Vec, 2> b) override;
+  Vec ShuffleXor(Vec value, int mask) override;
+
  private:
+  DeviceOps Device();
   template <typename T>
   T New(llvm::Value* value) {
     T handle;

@@ -43,6 +43,8 @@ struct ModuleState {
   std::vector<std::string> diagnostics;  // errors that LLVM reported
   int next_kernel = 0;
   bool fuses = true;  // KernelPlan::fuses of what is being emitted
+  // The buffer behind a device kernel's own, of what is being emitted: the emulated thread.
+  int thread_buffer = -1;
   llvm::Function* probe =
       nullptr;  // carries the target's features for questions about it; erased before emission
 

@@ -26,6 +26,7 @@
 
 namespace quench::codegen {
 
+class GpuBuilder;  // gpu_builder.h
 class VectorBuilder;
 
 struct Handle {
@@ -217,6 +218,9 @@ class VectorBuilder {
   virtual int Registers() const = 0;  // Target::vector_registers
   // Hint: the line at `address` is read soon; never faults. `level` 1 is the nearest cache.
   virtual void Prefetch(Ptr address, int level) = 0;
+
+  // Kernels of GPUs whose blocks do a task together, only.
+  virtual GpuBuilder& gpu() = 0;
 
   // The value when it is known while building, else `unknown`.
   virtual int64_t ConstantOr(Int value, int64_t unknown) = 0;

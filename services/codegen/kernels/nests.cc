@@ -208,6 +208,10 @@ NestCosts NestCost(const KernelRequest& request) {
   // overlap well. Multiply-adds of a nest reach a small part of peak: operands come from memory
   // each time.
   NestCosts costs;
+  if (target.gpu) {  // what many threads do at once, whichever way the loops are written
+    costs.scalar = costs.vectorised = memory + 1e-5 * elements + 1e-6 * macs;
+    return costs;
+  }
   costs.scalar = overhead + memory + 1e-3 * (2 * elements + 1.2 * macs);
   costs.vectorised = overhead + memory + 1e-3 * (2 * elements / target.f32_lanes()) +
                      1e-3 * 2 * macs / (0.12 * target.gflops);

@@ -23,9 +23,8 @@ using Sides = std::vector<uint8_t>;
 // Microseconds, roughly those of a card on PCIe 3: what matters is that a transfer costs as much as thousands of
 // operations, and a launch as much as hundreds.
 constexpr double kLaunch = 4, kTransfer = 15, kTransferBytes = 12e3;
-constexpr double kSlowerThread = 20;  // a thread of the GPU than a core of the host
-constexpr double kMostThreads = 2560;  // that make progress at once
-constexpr double kLanes = 4;           // of the host, whose plans are vectorised
+constexpr double kEnoughTasks = 2560;  // fewer leave the card idle
+constexpr double kSlowerHost = 30;     // one core than the card
 
 class Placer {
  public:
@@ -152,8 +151,8 @@ class Placer {
         std::max<int64_t>(1, kernel.tasks.is_static() ? kernel.tasks.value()
                                                       : slots_[static_cast<size_t>(
                                                             kernel.tasks.symbol())]));
-    double device = kLaunch + call.cost * kSlowerThread / std::min(tasks, kMostThreads);
-    double host = call.cost / kLanes;
+    double device = kLaunch + call.cost * std::max(1.0, kEnoughTasks / tasks);
+    double host = call.cost * kSlowerHost;
     bool chain = false;
     for (int i = 0; i < call.first_output; ++i) {
       const int storage = StorageOf(call.buffers[static_cast<size_t>(i)]);

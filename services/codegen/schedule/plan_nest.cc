@@ -34,6 +34,8 @@ absl::StatusOr<KernelPlan> PlanKernel(const KernelRequest& request, const Candid
   plan.name = candidate.kernel->name;
   plan.tasks = candidate.tasks;
   plan.scratch_bytes = candidate.scratch_bytes;
+  plan.block_threads = candidate.block_threads;
+  plan.shared_bytes = candidate.shared_bytes;
   plan.code = candidate.code;
   return plan;
 }

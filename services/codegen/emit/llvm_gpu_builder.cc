@@ -1,0 +1,62 @@
+// The part of the vector builder that only GPUs have.
+#include "services/codegen/emit/llvm_vector_builder.h"
+
+namespace quench::codegen {
+
+DeviceOps LlvmVectorBuilder::Device() {
+  llvm::Value* thread = state_.thread_buffer < 0 ? nullptr : At(Buffer(state_.thread_buffer));
+  return {b_, thread, *state_.target.gpu};
+}
+
+Int LlvmVectorBuilder::Thread() {
+  return New<Int>(b_.CreateZExt(Device().Thread(), b_.getInt64Ty()));
+}
+
+void LlvmVectorBuilder::Barrier() { Device().Barrier(); }
+
+Vec LlvmVectorBuilder::LoadShared(Int offset, int lanes, DataType type) {
+  const auto bytes = static_cast<uint64_t>(lanes * DataTypeBits(type) / 8);
+  llvm::Value* value = b_.CreateAlignedLoad(VecType(lanes, type), Device().Shared(At(offset)),
+                                            llvm::Align(bytes));
+  return NewVec(value, lanes, type);
+}
+
+void LlvmVectorBuilder::StoreShared(Int offset, Vec value) {
+  const auto bytes = static_cast<uint64_t>(value.lanes * DataTypeBits(value.type) / 8);
+  b_.CreateAlignedStore(At(value), Device().Shared(At(offset)), llvm::Align(bytes));
+}
+
+void LlvmVectorBuilder::CopyToShared(Int offset, Ptr from, Bool present) {
+  Device().CopyToShared(At(offset), At(from), At(present));
+}
+
+void LlvmVectorBuilder::CommitCopies() { Device().CommitCopies(); }
+void LlvmVectorBuilder::WaitForCopies(int pending) { Device().WaitForCopies(pending); }
+
+std::array<Vec, 4> LlvmVectorBuilder::LoadMatrices(Int offset) {
+  const std::array<llvm::Value*, 4> words = Device().LoadMatrices(At(offset));
+  std::array<Vec, 4> result;
+  for (size_t i = 0; i < 4; ++i) result[i] = NewVec(words[i], 1, DataType::kI32);
+  return result;
+}
+
+void LlvmVectorBuilder::AddProducts(WarpProducts products, std::span<const VecVar, 4> sums,
+                                    std::span<const Vec, 4> a, std::span<const Vec, 2> b) {
+  std::array<llvm::Value*, 4> values{}, left{};
+  std::array<llvm::Value*, 2> right{};
+  for (size_t i = 0; i < 4; ++i) {
+    values[i] = At(Get(sums[i]));
+    left[i] = At(a[i]);
+  }
+  for (size_t i = 0; i < 2; ++i) right[i] = At(b[i]);
+  Device().AddProducts(products, values, left, right);
+  for (size_t i = 0; i < 4; ++i) Set(sums[i], NewVec(values[i], 1, sums[i].shape.type));
+}
+
+Vec LlvmVectorBuilder::ShuffleXor(Vec value, int mask) {
+  llvm::Value* word = b_.CreateBitCast(At(value), b_.getInt32Ty());
+  llvm::Value* other = Device().ShuffleXor(word, mask);
+  return NewVec(b_.CreateBitCast(other, At(value)->getType()), 1, value.type);
+}
+
+}  // namespace quench::codegen
