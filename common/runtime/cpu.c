@@ -253,5 +253,4 @@ void* quench_rt_aligned(uint64_t bytes) {
 int quench_rt_find_gpu(uint32_t index, quench_rt_gpu* gpu, quench_rt_error* error) {
   (void)index;
   (void)gpu;
-  return quench_rt_fail(error, QUENCH_RT_DEVICE, "TEMPORARY");
 }
