@@ -96,7 +96,7 @@ class QuenchModel:
 def build_runtime(folder):
     """libquench_rt as a shared library for ctypes."""
     root = pathlib.Path(__file__).resolve().parent.parent
-    sources = [str(p) for p in sorted((root / "common/runtime").glob("*.c"))]
+    sources = [str(p) for p in sorted([*(root / "common/runtime").glob("*.c"), *(root / "common/runtime/device").glob("*.c")])]
     library = pathlib.Path(folder) / "libquench_rt.so"
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", f"-I{root}", *sources, "-o", str(library), "-lpthread", "-ldl"], check=True)
     return ctypes.CDLL(str(library))

@@ -111,7 +111,7 @@ def stage(folder: pathlib.Path, compiler: str = "cc", programs: pathlib.Path | N
     # Sets of descriptors, one behind the other, are one set.
     contracts = [ROOT / "tests/cases/proto" / name for name in ("upstream.binpb", "contracts.binpb")]
     (package / "_contracts.binpb").write_bytes(b"".join(path.read_bytes() for path in contracts))
-    sources = sorted(RUNTIME.glob("*.c"))
+    sources = sorted([*RUNTIME.glob("*.c"), *RUNTIME.glob("device/*.c")])
     subprocess.run([compiler, "-std=c11", "-O2", "-DNDEBUG", "-fPIC", "-shared", "-pthread", f"-I{ROOT}",
                     "-Wl,--strip-all", "-o", package / "libquench_rt.so", *sources, "-ldl"], check=True)
     if programs is not None:

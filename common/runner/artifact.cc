@@ -21,6 +21,7 @@ absl::Status ToStatus(int code, const quench_rt_error& error) {
       return absl::NotFoundError(error.text);
     case QUENCH_RT_ABI:
     case QUENCH_RT_CPU:
+    case QUENCH_RT_DEVICE:
     case QUENCH_RT_ENCRYPTED:
       return absl::FailedPreconditionError(error.text);
     case QUENCH_RT_MEMORY:

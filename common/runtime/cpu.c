@@ -188,6 +188,18 @@ size_t quench_rt_add_names(uint32_t family, uint64_t features, char* text, size_
       {QUENCH_CPU_FAMILY_X86, QUENCH_X86_AMX_INT8, "amx-int8"},
       {QUENCH_CPU_FAMILY_X86, QUENCH_X86_AMX_BF16, "amx-bf16"},
       {QUENCH_CPU_FAMILY_X86, QUENCH_X86_AMX_FP16, "amx-fp16"},
+      {QUENCH_GPU_FAMILY_CUDA, QUENCH_CUDA_SM_60, "sm_60"},
+      {QUENCH_GPU_FAMILY_CUDA, QUENCH_CUDA_SM_61, "sm_61"},
+      {QUENCH_GPU_FAMILY_CUDA, QUENCH_CUDA_SM_62, "sm_62"},
+      {QUENCH_GPU_FAMILY_CUDA, QUENCH_CUDA_SM_70, "sm_70"},
+      {QUENCH_GPU_FAMILY_CUDA, QUENCH_CUDA_SM_72, "sm_72"},
+      {QUENCH_GPU_FAMILY_CUDA, QUENCH_CUDA_SM_75, "sm_75"},
+      {QUENCH_GPU_FAMILY_CUDA, QUENCH_CUDA_SM_80, "sm_80"},
+      {QUENCH_GPU_FAMILY_CUDA, QUENCH_CUDA_SM_86, "sm_86"},
+      {QUENCH_GPU_FAMILY_CUDA, QUENCH_CUDA_SM_87, "sm_87"},
+      {QUENCH_GPU_FAMILY_CUDA, QUENCH_CUDA_SM_89, "sm_89"},
+      {QUENCH_GPU_FAMILY_CUDA, QUENCH_CUDA_SM_90, "sm_90"},
+      {QUENCH_GPU_FAMILY_CUDA, QUENCH_CUDA_EMULATED, "emulated"},
   };
   if (used >= size) return used;
   for (size_t i = 0; i < sizeof kNames / sizeof kNames[0]; ++i) {

@@ -145,50 +145,6 @@ int quench_rt_inspect(const unsigned char* data, size_t size, const char* name,
   return QUENCH_RT_OK;
 }
 
-/* Features of the variant's list, behind the struct's first version. A variant that claims to have a list,
- * and has none, needs what nobody knows. */
-static uint32_t num_others(const quench_variant* variant) {
-  if (!(variant->cpu_features & QUENCH_CPU_OTHERS)) return 0;
-  return QUENCH_RT_HAS(variant, features) ? variant->num_features : 0;
-}
-
-/* What the variant needs of the first family beyond `features`. */
-static uint64_t missing_of_first(const quench_variant* variant, uint64_t features) {
-  const uint64_t mark = num_others(variant) > 0 ? QUENCH_CPU_OTHERS : 0;
-  return variant->cpu_features & ~mark & ~features;
-}
-
-/* `features` are the CPU's of the first family; the others are asked for only where a variant needs them. */
-static int runs_here(const quench_variant* variant, uint64_t features) {
-  if (missing_of_first(variant, features) != 0) return 0;
-  const uint32_t others = num_others(variant);
-  for (uint32_t i = 0; i < others; ++i) {
-    const quench_cpu_features* need = &variant->features[i];
-    if ((need->bits & ~quench_rt_cpu_family(need->family)) != 0) return 0;
-  }
-  return 1;
-}
-
-static const quench_variant* best_variant(const quench_model* model, uint64_t features) {
-  for (uint32_t i = model->num_variants; i-- > 0;) {
-    if (runs_here(model->variants[i], features)) return model->variants[i];
-  }
-  return NULL;
-}
-
-/* Names of what the variant needs and this CPU lacks. */
-static void missing_features(const quench_variant* variant, uint64_t features, char* text,
-                             size_t size) {
-  text[0] = '\0';
-  size_t used = quench_rt_add_names(QUENCH_CPU_FAMILY_FIRST, missing_of_first(variant, features),
-                                    text, 0, size);
-  for (uint32_t i = 0; i < num_others(variant); ++i) {
-    const quench_cpu_features* need = &variant->features[i];
-    used = quench_rt_add_names(need->family, need->bits & ~quench_rt_cpu_family(need->family), text,
-                               used, size);
-  }
-}
-
 /* Of the first version of the struct: what follows is looked at behind QUENCH_RT_HAS. */
 static const size_t kFirstModelSize = offsetof(quench_model, num_cores);
 
@@ -204,7 +160,6 @@ static int adopt(const quench_model* model, void* library, const char* name, que
                  quench_rt_error* error) {
   int code = QUENCH_RT_OK;
   const quench_variant* variant = NULL;
-  const uint64_t features = quench_rt_cpu_features();
   if (model == NULL) {
     code = quench_rt_fail(error, QUENCH_RT_ABI,
                           "`%s` needs a newer runtime: this one knows ABI versions up to %u", name,
@@ -215,12 +170,8 @@ static int adopt(const quench_model* model, void* library, const char* name, que
              !tensors_fit(model->outputs, model->num_outputs)) {
     code = quench_rt_fail(error, QUENCH_RT_NOT_A_MODEL,
                           "`%s` is not a model library: its description is damaged", name);
-  } else if ((variant = best_variant(model, features)) == NULL) {
-    char missing[256];
-    missing_features(model->variants[0], features, missing, sizeof missing);
-    code = quench_rt_fail(error, QUENCH_RT_CPU,
-                          "`%s` cannot run here: variant `%s` needs %s, which this CPU lacks", name,
-                          model->variants[0]->name, missing);
+  } else {
+    code = quench_rt_default_variant(model, name, &variant, error);
   }
   quench_rt_model* opened = code == QUENCH_RT_OK ? calloc(1, sizeof *opened) : NULL;
   if (opened == NULL) {

@@ -14,13 +14,27 @@ extern "C" {
 struct quench_rt_model {
   const quench_model* model;
   const quench_variant* variant;
-  void* library; /* dlopen handle; NULL when linked in */
-  int fd;        /* memory file behind the library; -1: none */
+  void* library;                     /* dlopen handle; NULL when linked in */
+  int fd;                            /* memory file behind the library; -1: none */
+  struct quench_loaded_code* loaded; /* device/code.h: on which GPUs its sessions are */
 };
 
 /* Fills `error` like printf and returns `code`. */
 int quench_rt_fail(quench_rt_error* error, int code, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* ---- variants.c ---- */
+
+/* NULL: all of the variant runs on the CPU. */
+const quench_device_code* quench_rt_device_code(const quench_variant* variant);
+/* The strongest variant that runs here, on the first GPU or on the CPU. `name` is the library's, for the
+ * sentence. */
+int quench_rt_default_variant(const quench_model* model, const char* name,
+                              const quench_variant** variant, quench_rt_error* error);
+/* That for quench_rt_options.device, and the GPU's index. */
+int quench_rt_choose_variant(const quench_rt_model* model, const char* device,
+                             const quench_variant** variant, uint32_t* index,
+                             quench_rt_error* error);
 
 /* A file in memory, to be unmapped. `what` is what it should be, for messages. */
 typedef struct quench_rt_mapping {
@@ -55,11 +69,19 @@ typedef struct quench_rt_memory {
   void* const* outputs;
   const int64_t* slots;
   const void* arena;
+  /* Of the device: as in quench_run. NULL on the CPU. */
+  const void* device_arena;
+  const void* const* device_inputs;
+  void* const* device_outputs;
 } quench_rt_memory;
 typedef void (*quench_rt_observer)(void* user, int32_t node, const quench_rt_memory* memory);
 /* As quench_rt_run; meanwhile `observer` is called when quench_host.on_node would be. */
 int quench_rt_observe(quench_rt_session* session, quench_rt_observer observer, void* user,
                       quench_rt_error* error);
+
+/* Copies memory of the session's device to `to`, for observers. */
+int quench_rt_read_device(const quench_rt_session* session, void* to, const void* from,
+                          uint64_t bytes);
 
 /* Threads that sleep when there is nothing to do. The calling thread is worker 0. */
 typedef struct quench_rt_pool quench_rt_pool;

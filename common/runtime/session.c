@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/runtime/device/device.h"
+
 enum { kHeapHeader = 64 }; /* keeps the memory behind it aligned */
 
 static int64_t dim_value(const quench_rt_session* session, const quench_dim* dim) {
@@ -78,12 +80,19 @@ static char* memory_of_run(const quench_rt_session* session) {
 
 static void host_on_node(void* host, int32_t node) {
   quench_rt_session* session = host;
+  quench_device_on_node(session, node);
   if (session->observer != NULL) {
-    const quench_rt_memory memory = {session->input_pointers, session->output_pointers,
-                                     session->slots, memory_of_run(session)};
+    quench_rt_memory memory = {session->input_pointers,
+                               session->output_pointers,
+                               session->slots,
+                               memory_of_run(session),
+                               NULL,
+                               NULL,
+                               NULL};
+    quench_device_show(session, &memory);
     session->observer(session->observer_user, node, &memory);
   }
-  if (session->seconds == NULL) return;
+  if (session->seconds == NULL || session->device != NULL) return;
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (session->profiled >= 0 && (uint32_t)session->profiled < session->variant->num_nodes) {
@@ -156,24 +165,28 @@ int quench_rt_session_create(quench_rt_model* model, const quench_rt_options* op
   if (options != NULL)
     memcpy(&chosen, options, options->size < sizeof chosen ? options->size : sizeof chosen);
   if (chosen.num_threads == 0) chosen.num_threads = threads_of(model->model);
-  const int fits = check_threads(chosen.num_threads, error);
-  if (fits != QUENCH_RT_OK) return fits;
+  int code = check_threads(chosen.num_threads, error);
+  if (code != QUENCH_RT_OK) return code;
   if (((uintptr_t)chosen.arena & 63u) != 0) {
     return quench_rt_fail(error, QUENCH_RT_INVALID, "the arena is not aligned to 64 bytes");
   }
+  const quench_variant* variant;
+  uint32_t gpu;
+  code = quench_rt_choose_variant(model, chosen.device, &variant, &gpu, error);
+  if (code != QUENCH_RT_OK) return code;
   quench_rt_session* session = calloc(1, sizeof *session);
   if (session == NULL) return quench_rt_fail(error, QUENCH_RT_MEMORY, "out of memory");
   session->model = model->model;
-  session->variant = model->variant;
+  session->variant = variant;
   session->options = chosen;
+  session->options.device = NULL; /* the caller's text, which need not stay */
   session->created_threads = chosen.num_threads;
   session->heap.previous = session->heap.next = &session->heap;
   if (QUENCH_RT_HAS(model->model, states)) session->num_states = model->model->num_states;
-  if (!allocate_tables(session) || !quench_rt_allocate_states(session)) {
-    quench_rt_session_free(session);
-    return quench_rt_fail(error, QUENCH_RT_MEMORY, "out of memory");
-  }
-  const int code = start_threads(session, chosen.num_threads, error);
+  if (!allocate_tables(session) || !quench_rt_allocate_states(session))
+    code = quench_rt_fail(error, QUENCH_RT_MEMORY, "out of memory");
+  if (code == QUENCH_RT_OK) code = quench_device_start(session, model, gpu, error);
+  if (code == QUENCH_RT_OK) code = start_threads(session, chosen.num_threads, error);
   if (code != QUENCH_RT_OK) {
     quench_rt_session_free(session);
     return code;
@@ -196,6 +209,7 @@ int quench_rt_set_threads(quench_rt_session* session, uint32_t num_threads,
 
 void quench_rt_session_free(quench_rt_session* session) {
   if (session == NULL) return;
+  quench_device_free(session);
   quench_rt_pool_free(session->pool);
   heap_clear(session, 1);
   for (uint32_t i = 0; session->outputs != NULL && i < session->model->num_outputs; ++i)
@@ -215,89 +229,6 @@ void quench_rt_session_free(quench_rt_session* session) {
   free(session->slots);
   free(session->key);
   free(session);
-}
-
-/* ---- inputs and outputs ---- */
-
-/* Bytes an element must be aligned to: its size, at most 8. */
-static uintptr_t alignment_of(int32_t dtype) {
-  const int64_t bytes = quench_rt_dtype_bytes(dtype, 1);
-  return bytes >= 8 ? 8 : bytes >= 4 ? 4 : bytes >= 2 ? 2 : 1;
-}
-
-int quench_rt_set_input(quench_rt_session* session, uint32_t index, const quench_rt_tensor* tensor,
-                        quench_rt_error* error) {
-  const quench_model* model = session->model;
-  if (index >= model->num_inputs) {
-    return quench_rt_fail(error, QUENCH_RT_INVALID, "there is no input %u, the model has %u", index,
-                          model->num_inputs);
-  }
-  const quench_tensor_info* info = model->inputs[index];
-  carried_state* state = quench_rt_state_of_input(session, index);
-  if (tensor == NULL) {
-    if (state == NULL) {
-      return quench_rt_fail(error, QUENCH_RT_INVALID,
-                            "input `%s`: there is no tensor, and no state to carry", info->name);
-    }
-    state->bound = 0;
-    quench_rt_read_carried(session, state);
-    return QUENCH_RT_OK;
-  }
-  if (tensor->dtype != info->dtype) {
-    return quench_rt_fail(error, QUENCH_RT_INVALID, "input `%s`: dtype is %s, the model takes %s",
-                          info->name, quench_rt_dtype_name(tensor->dtype),
-                          quench_rt_dtype_name(info->dtype));
-  }
-  if (tensor->rank != info->rank) {
-    return quench_rt_fail(error, QUENCH_RT_INVALID, "input `%s`: rank is %d, the model takes %d",
-                          info->name, tensor->rank, info->rank);
-  }
-  const int64_t bytes = quench_rt_tensor_bytes(tensor->dtype, tensor->dims, tensor->rank);
-  if (bytes < 0)
-    return quench_rt_fail(error, QUENCH_RT_INVALID, "input `%s`: a size is negative or too large",
-                          info->name);
-  if (tensor->data == NULL && bytes > 0)
-    return quench_rt_fail(error, QUENCH_RT_INVALID, "input `%s`: data is NULL", info->name);
-  if (((uintptr_t)tensor->data & (alignment_of(tensor->dtype) - 1)) != 0) {
-    return quench_rt_fail(error, QUENCH_RT_INVALID,
-                          "input `%s`: data is not aligned to its elements", info->name);
-  }
-  input_state* input = &session->inputs[index];
-  /* An input without elements may have no memory; the pointer also says that the input was set. */
-  input->data = tensor->data != NULL ? tensor->data : (const void*)session;
-  for (int i = 0; i < tensor->rank; ++i) {
-    if (input->dims[i] != tensor->dims[i]) session->plan = NULL;
-    input->dims[i] = tensor->dims[i];
-  }
-  if (state != NULL) state->bound = 1;
-  return QUENCH_RT_OK;
-}
-
-/* Whether a dim of this output is known only after the run. */
-static int depends_on_run(const quench_rt_session* session, const quench_tensor_info* info) {
-  for (int32_t i = 0; i < info->rank; ++i) {
-    if (info->dims[i].value < 0 && session->plan != NULL &&
-        session->plan->slots[info->dims[i].symbol] < 0)
-      return 1;
-  }
-  return 0;
-}
-
-int quench_rt_set_output(quench_rt_session* session, uint32_t index, void* data, uint64_t bytes,
-                         quench_rt_error* error) {
-  const quench_model* model = session->model;
-  if (index >= model->num_outputs) {
-    return quench_rt_fail(error, QUENCH_RT_INVALID, "there is no output %u, the model has %u",
-                          index, model->num_outputs);
-  }
-  const quench_tensor_info* info = model->outputs[index];
-  if (((uintptr_t)data & (alignment_of(info->dtype) - 1)) != 0) {
-    return quench_rt_fail(error, QUENCH_RT_INVALID,
-                          "output `%s`: data is not aligned to its elements", info->name);
-  }
-  session->outputs[index].bound = data;
-  session->outputs[index].bound_bytes = bytes;
-  return QUENCH_RT_OK;
 }
 
 /* ---- planning ---- */
@@ -397,6 +328,8 @@ static int fail_of_code(quench_rt_session* session, int32_t code, int32_t node, 
       return quench_rt_fail(error, QUENCH_RT_CANCELLED, "cancelled");
     case QUENCH_CODE_MEMORY:
       return quench_rt_fail(error, QUENCH_RT_MEMORY, "out of memory");
+    case QUENCH_CODE_DEVICE:
+      return quench_device_fail(session, error);
     default:
       break;
   }
@@ -443,6 +376,9 @@ static int make_plan(quench_rt_session* session, plan_entry* entry, quench_rt_er
   entry->arena_bytes = plan.arena_bytes;
   entry->scratch_bytes = plan.scratch_bytes;
   entry->lower_bound = plan.arena_lower_bound;
+  entry->device_arena_bytes = plan.device_arena_bytes;
+  entry->device_scratch_bytes = plan.device_scratch_bytes;
+  entry->made = ++session->clock;
   return QUENCH_RT_OK;
 }
 
@@ -488,6 +424,16 @@ int quench_rt_plan(quench_rt_session* session, quench_rt_error* error) {
 
 /* ---- running ---- */
 
+/* Whether a dim of this output is known only after the run. */
+static int depends_on_run(const quench_rt_session* session, const quench_tensor_info* info) {
+  for (int32_t i = 0; i < info->rank; ++i) {
+    if (info->dims[i].value < 0 && session->plan != NULL &&
+        session->plan->slots[info->dims[i].symbol] < 0)
+      return 1;
+  }
+  return 0;
+}
+
 static int prepare_memory(quench_rt_session* session, quench_rt_error* error) {
   const uint64_t needed = session->memory_bytes;
   if (session->options.arena != NULL) {
@@ -508,6 +454,7 @@ static int prepare_memory(quench_rt_session* session, quench_rt_error* error) {
   return QUENCH_RT_OK;
 }
 
+/* The host's memory for an output, which a run on a device may need beside what is bound there. */
 static int prepare_output(quench_rt_session* session, uint32_t index, quench_rt_error* error) {
   output_state* output = &session->outputs[index];
   const quench_tensor_info* info = session->model->outputs[index];
@@ -528,8 +475,8 @@ static int prepare_output(quench_rt_session* session, uint32_t index, quench_rt_
                             "output `%s`: %llu bytes are bound, this run writes %lld", info->name,
                             (unsigned long long)output->bound_bytes, (long long)bytes);
     }
-    output->data = output->bound;
-    return QUENCH_RT_OK;
+    if (!output->on_device) output->data = output->bound;
+    if (!output->on_device || !quench_device_needs_host(session, index)) return QUENCH_RT_OK;
   }
   if (output->owned == NULL || output->owned_bytes < (uint64_t)bytes) {
     free(output->owned);
@@ -539,52 +486,6 @@ static int prepare_output(quench_rt_session* session, uint32_t index, quench_rt_
       return quench_rt_fail(error, QUENCH_RT_MEMORY, "no memory for output `%s`", info->name);
   }
   output->data = output->owned;
-  return QUENCH_RT_OK;
-}
-
-static int overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
-  const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
-  return x < y + b_bytes && y < x + a_bytes;
-}
-
-/* Memory that an output will be written to: the caller's, or what the session has for it. */
-static const void* memory_of(const quench_rt_session* session, uint32_t index, uint64_t* bytes) {
-  const output_state* output = &session->outputs[index];
-  const quench_tensor_info* info = session->model->outputs[index];
-  const int64_t needed = quench_rt_tensor_bytes(info->dtype, output->dims, info->rank);
-  *bytes = output->bound == NULL ? output->owned_bytes : needed < 0 ? 0 : (uint64_t)needed;
-  return output->bound != NULL ? output->bound : output->owned;
-}
-
-/* No input lies in the memory of an output, but one that the output may take the place of, at the same
- * address; nor does an output that comes before it. */
-static int check_overlaps(const quench_rt_session* session, uint32_t index,
-                          quench_rt_error* error) {
-  const quench_model* model = session->model;
-  const quench_tensor_info* info = model->outputs[index];
-  uint64_t bytes, other_bytes;
-  const void* memory = memory_of(session, index, &bytes);
-  if (memory == NULL) return QUENCH_RT_OK;
-  const char* whose = session->outputs[index].bound != NULL ? "is bound to" : "would be written to";
-  for (uint32_t i = 0; i < model->num_inputs; ++i) {
-    const quench_tensor_info* other = model->inputs[i];
-    const void* data = session->input_pointers[i];
-    const int64_t size = quench_rt_tensor_bytes(other->dtype, session->inputs[i].dims, other->rank);
-    if (size <= 0 || !overlap(memory, bytes, data, (uint64_t)size)) continue;
-    if (info->in_place_of == i + 1 && data == memory) continue;
-    return quench_rt_fail(error, QUENCH_RT_INVALID, "output `%s` %s memory of input `%s`: %s",
-                          info->name, whose, other->name,
-                          info->in_place_of == i + 1
-                              ? "it may take its place, but from the same address on"
-                              : "the model does not write it in place");
-  }
-  for (uint32_t i = 0; i < index; ++i) {
-    const void* other = memory_of(session, i, &other_bytes);
-    if (other == NULL || !overlap(memory, bytes, other, other_bytes)) continue;
-    return quench_rt_fail(error, QUENCH_RT_INVALID,
-                          "outputs `%s` and `%s` are bound to the same memory",
-                          model->outputs[i]->name, info->name);
-  }
   return QUENCH_RT_OK;
 }
 
@@ -598,12 +499,12 @@ static int prepare(quench_rt_session* session, quench_rt_error* error) {
   for (uint32_t i = 0; i < session->model->num_inputs; ++i)
     session->input_pointers[i] = session->inputs[i].data;
   for (uint32_t i = 0; i < session->model->num_outputs; ++i) {
-    code = check_overlaps(session, i, error);
+    code = quench_rt_check_overlaps(session, i, error);
     if (code == QUENCH_RT_OK) code = prepare_output(session, i, error);
     if (code != QUENCH_RT_OK) return code;
     session->output_pointers[i] = session->outputs[i].data;
   }
-  return QUENCH_RT_OK;
+  return quench_device_prepare(session, error);
 }
 
 int quench_rt_run(quench_rt_session* session, quench_rt_error* error) {
@@ -618,8 +519,12 @@ int quench_rt_run(quench_rt_session* session, quench_rt_error* error) {
       .alloc = host_alloc,
       .free = host_free,
       .on_tensor = session->tap != NULL ? host_on_tensor : NULL,
-      .on_node = session->seconds != NULL || session->observer != NULL ? host_on_node : NULL,
+      .on_node = session->seconds != NULL || session->observer != NULL || session->device != NULL
+                     ? host_on_node
+                     : NULL,
       .cancelled = host_cancelled,
+      .launch = quench_device_launch,
+      .transfer = quench_device_transfer,
   };
   char* memory = memory_of_run(session);
   quench_run run = {
@@ -633,12 +538,14 @@ int quench_rt_run(quench_rt_session* session, quench_rt_error* error) {
       .scratch = memory + round_up(session->arena_bytes),
       .rng_seed = session->options.rng_seed,
   };
-  const int32_t result = session->variant->run(&run);
+  const int32_t result =
+      session->device != NULL ? quench_device_run(session, &run) : session->variant->run(&run);
   heap_clear(session, result != QUENCH_CODE_OK);
   if (result != QUENCH_CODE_OK)
     return fail_of_code(session, result, run.error_node, run.error_message, error);
   for (uint32_t i = 0; i < session->model->num_outputs; ++i)
-    session->outputs[i].data = session->output_pointers[i];
+    session->outputs[i].data =
+        session->outputs[i].on_device ? session->outputs[i].bound : session->output_pointers[i];
   read_output_dims(session);
   quench_rt_carry_states(session);
   return QUENCH_RT_OK;
@@ -676,6 +583,14 @@ int quench_rt_get_output(quench_rt_session* session, uint32_t index, quench_rt_t
   tensor->dtype = model->outputs[index]->dtype;
   tensor->rank = model->outputs[index]->rank;
   return QUENCH_RT_OK;
+}
+
+const quench_variant* quench_rt_session_variant(const quench_rt_session* session) {
+  return session->variant;
+}
+
+const char* quench_rt_device(const quench_rt_session* session) {
+  return session->device == NULL ? "cpu" : quench_device_name(session);
 }
 
 void quench_rt_cancel(quench_rt_session* session) { atomic_store(&session->cancelled, 1); }

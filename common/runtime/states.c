@@ -16,6 +16,7 @@ void quench_rt_read_carried(quench_rt_session* session, const carried_state* sta
   input_state* input = &session->inputs[state->info->input];
   const quench_tensor_info* info = session->model->inputs[state->info->input];
   input->data = state->memory;
+  input->on_device = 0;
   for (int32_t i = 0; i < info->rank; ++i) {
     if (input->dims[i] != info->dims[i].value) session->plan = NULL;
     input->dims[i] = info->dims[i].value;
@@ -54,19 +55,28 @@ void quench_rt_reset_states(quench_rt_session* session) {
   }
 }
 
-/* Memory of the session's own changes places with what was read, so that nothing is copied. */
+/* Memory of the session's own changes places with what was read, so that nothing is copied. What the caller
+ * has on a device is in the session's own too. */
 void quench_rt_carry_states(quench_rt_session* session) {
   for (uint32_t i = 0; i < session->num_states; ++i) {
     carried_state* state = &session->states[i];
     output_state* output = &session->outputs[state->info->output];
-    if (output->data == output->owned && output->owned_bytes == state->bytes) {
+    void* data = output->on_device ? output->owned : output->data;
+    if (data == output->owned && output->owned_bytes == state->bytes) {
       output->owned = state->memory;
-      state->memory = output->data;
+      state->memory = data;
     } else {
-      memcpy(state->memory, output->data, state->bytes);
+      memcpy(state->memory, data, state->bytes);
     }
     if (!state->bound) quench_rt_read_carried(session, state);
   }
+}
+
+int quench_rt_is_state_output(const quench_rt_session* session, uint32_t output) {
+  for (uint32_t i = 0; i < session->num_states; ++i) {
+    if (session->states[i].info->output == output) return 1;
+  }
+  return 0;
 }
 
 carried_state* quench_rt_state_of_input(quench_rt_session* session, uint32_t input) {

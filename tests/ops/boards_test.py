@@ -60,7 +60,7 @@ def runner(compiler, folder):
     """The program that runs a library on tensors from files, built once for each compiler."""
     program = folder / ("run-" + compiler.split()[0])
     if not program.exists():
-        sources = sorted((ROOT / "common/runtime").glob("*.c"))
+        sources = sorted([*(ROOT / "common/runtime").glob("*.c"), *(ROOT / "common/runtime/device").glob("*.c")])
         here = ROOT / "tests/unit/services/codegen"
         wrap = ["-Wl,--wrap=getauxval"] if compiler.startswith("arm") else []
         execute(*compiler.split(), "-std=c11", "-O1", f"-I{ROOT}", *sources, here / "run_files.c", here / "bare_loader.c",

@@ -53,6 +53,7 @@ typedef struct CUgraphExec_st* CUgraphExec;
 /* CUpointer_attribute */
 #define CU_POINTER_ATTRIBUTE_CONTEXT 1
 #define CU_POINTER_ATTRIBUTE_MEMORY_TYPE 2
+#define CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL 9
 #define CU_MEMORYTYPE_DEVICE 2
 /* CUjit_option */
 #define CU_JIT_INFO_LOG_BUFFER 3

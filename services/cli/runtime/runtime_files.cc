@@ -97,7 +97,8 @@ absl::StatusOr<std::string> RuntimeSystem(const codegen::ResolvedTarget& target)
     there.push_back(fmt::format("`{}`", set->system));
   return Unsupported(
       "--with-runtime: this build of Quench has no runtime for `{}` (it has {}). Compile without "
-      "--with-runtime, and build common/runtime/*.c with that system's C compiler",
+      "--with-runtime, and build common/runtime/*.c and common/runtime/device/*.c with that "
+      "system's C compiler",
       system, there.empty() ? "none" : fmt::format("those for {}", fmt::join(there, ", ")));
 }
 

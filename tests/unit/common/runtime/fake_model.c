@@ -109,7 +109,7 @@ static const quench_node_info kFilter = {sizeof kFilter, 0, "filter", "Compress"
 static const quench_node_info* const kNodes[] = {&kTwice, &kFilter};
 
 #define VARIANT(name, features) \
-  {sizeof(quench_variant), SLOTS, features, name, 2, 1, kNodes, kTaps, plan, run, 0, 0, NULL}
+  {sizeof(quench_variant), SLOTS, features, name, 2, 1, kNodes, kTaps, plan, run, 0, 0, NULL, NULL}
 
 static const quench_variant kPlain = VARIANT("plain", 0);
 static const quench_variant kStrong = VARIANT("strong", UINT64_C(1) << 62);
@@ -197,7 +197,8 @@ static const quench_tensor_info* const kSums[] = {&kSum, &kNext};
 static const quench_node_info kAdd = {sizeof kAdd, 0, "add", "Add", "by hand"};
 static const quench_node_info* const kAdds[] = {&kAdd};
 static const quench_variant kAccumulate = {
-    sizeof kAccumulate, 0, 0, "plain", 1, 0, kAdds, NULL, plan_nothing, accumulate, 0, 0, NULL};
+    sizeof kAccumulate, 0,          0, "plain", 1,    0,   kAdds, NULL,
+    plan_nothing,       accumulate, 0, 0,       NULL, NULL};
 static const quench_variant* const kAccumulateOnly[] = {&kAccumulate};
 static const float kTen = 10;
 static const quench_state_info kTotalState = {sizeof kTotalState, 1, 1, 0, &kTen};

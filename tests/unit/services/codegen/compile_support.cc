@@ -128,10 +128,12 @@ void ExpectSameAsInterpreter(const Graph& graph, const std::map<std::string, int
 
 std::string RuntimeSources() {
   std::string sources;
-  const std::filesystem::path folder = std::filesystem::path(QUENCH_SOURCE_DIR) / "common/runtime";
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::filesystem::path& path = entry.path();
-    if (path.extension() == ".c") sources += " " + path.string();
+  const std::filesystem::path root = QUENCH_SOURCE_DIR;
+  for (const char* folder : {"common/runtime", "common/runtime/device"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(root / folder)) {
+      const std::filesystem::path& path = entry.path();
+      if (path.extension() == ".c") sources += " " + path.string();
+    }
   }
   return sources;
 }
