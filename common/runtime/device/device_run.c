@@ -58,6 +58,8 @@ int32_t quench_device_transfer(void* host, void* to, const void* from, uint64_t 
     return quench_device_result(
         device, cuda->CopyWithin(address_of(to), address_of(from), size, device->stream));
   }
+  device->only_launches = 0;
+  if (device->captures) return QUENCH_CODE_DEVICE; /* it cannot be in a graph */
   CUresult result = direction == QUENCH_TRANSFER_TO_DEVICE
                         ? cuda->CopyToDevice(address_of(to), from, size, device->stream)
                         : cuda->CopyToHost(to, address_of(from), size, device->stream);
@@ -214,7 +216,7 @@ int32_t quench_device_run(quench_rt_session* session, quench_run* run) {
   run->device_weights = (const void*)(uintptr_t)device->loaded->weights;
   run->device_status = pointer_of(&device->status);
   int32_t code = quench_device_result(device, copy_inputs(session));
-  if (code == QUENCH_CODE_OK) code = session->variant->run(run);
+  if (code == QUENCH_CODE_OK) code = quench_device_work(session, run);
   if (code == QUENCH_CODE_OK && device->failed != CUDA_SUCCESS) code = QUENCH_CODE_DEVICE;
   code = finish(session, run, code);
   quench_code_leave(device->loaded);

@@ -89,6 +89,8 @@ int quench_device_start(quench_rt_session* session, quench_rt_model* model, uint
   const CUresult result = quench_code_enter(device->loaded);
   if (result != CUDA_SUCCESS) return fail_of(device, "cannot be used", result, error);
   code = take_stream(device, session->options.stream, error);
+  if (code == QUENCH_RT_OK && !quench_device_start_graphs(session))
+    code = quench_rt_fail(error, QUENCH_RT_MEMORY, "out of memory");
   if (code == QUENCH_RT_OK)
     code = grow(device, &device->status, sizeof(uint32_t), "a session needs", error);
   quench_code_leave(device->loaded);
@@ -107,6 +109,7 @@ static void free_on_device(quench_device_session* device, const quench_model* mo
   free_buffer(device, &device->arena);
   free_buffer(device, &device->scratch);
   free_buffer(device, &device->status);
+  quench_device_drop_graphs(device);
   for (uint32_t i = 0; i < device->num_marks; ++i) (void)cuda->EventDestroy(device->marks[i].event);
   if (device->owns_stream) (void)cuda->StreamDestroy(device->stream);
 }
@@ -123,6 +126,10 @@ void quench_device_free(quench_rt_session* session) {
   }
   for (uint32_t i = 0; device->inputs != NULL && i < session->model->num_inputs; ++i)
     free(device->inputs[i].host);
+  for (int i = 0; i < kPlans; ++i) {
+    free(device->graphs[i].inputs);
+    free(device->graphs[i].outputs);
+  }
   free(device->inputs);
   free(device->outputs);
   free(device->device_inputs);
