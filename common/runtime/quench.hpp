@@ -183,6 +183,8 @@ inline std::string ShapeText(const std::vector<std::int64_t>& dims) {
 struct SessionOptions {
   std::uint32_t threads = 0;  // 0: as many as the library's target says, at most quench_rt_cpus(), or one
   std::uint64_t rng_seed = 0;
+  std::string device;  // "cpu", "cuda", "cuda:1"; empty: the first GPU if there is code for it, or the CPU
+  void* stream = nullptr;  // a CUstream of the device's primary context; nullptr: the session's own
 };
 
 // One place to run a model.
@@ -197,19 +199,30 @@ class Session {
   }
   template <typename T>
   Result<void> SetInput(std::uint32_t index, const View<T>& view) {
-    using Element = std::remove_const_t<T>;
-    static_assert(kDType<Element> != 0, "tensors have no such element type");
-    std::size_t count = 1;
-    for (const std::int64_t dim : view.dims()) {
-      const bool fits = dim >= 0 && (dim == 0 || count <= SIZE_MAX / static_cast<std::size_t>(dim));
-      if (!fits) return Wrong(index, view.dims(), view.size());
-      count *= static_cast<std::size_t>(dim);
-    }
-    if (count != view.size()) return Wrong(index, view.dims(), view.size());
-    quench_rt_tensor tensor{const_cast<Element*>(view.data()), view.dims().data(), kDType<Element>,
-                            static_cast<std::int32_t>(view.dims().size())};
+    return Bind(index, view, quench_rt_set_input);
+  }
+
+  // The same with memory of the session's device, which is not copied. The elements must be complete when
+  // Run is called, or written by earlier work of the session's stream.
+  template <typename T>
+  Result<void> SetDeviceInput(std::string_view name, const View<T>& view) {
+    const auto index = internal::IndexOf("input", name, model_->inputs, model_->num_inputs);
+    if (!index) return index.error();
+    return SetDeviceInput(*index, view);
+  }
+  template <typename T>
+  Result<void> SetDeviceInput(std::uint32_t index, const View<T>& view) {
+    return Bind(index, view, quench_rt_set_device_input);
+  }
+  // Memory of the device for an output of later runs; nullptr: memory of the session.
+  Result<void> SetDeviceOutput(std::string_view name, void* data, std::size_t bytes) {
+    const auto index = internal::IndexOf("output", name, model_->outputs, model_->num_outputs);
+    if (!index) return index.error();
+    return SetDeviceOutput(*index, data, bytes);
+  }
+  Result<void> SetDeviceOutput(std::uint32_t index, void* data, std::size_t bytes) {
     return Called([&](quench_rt_error* error) {
-      return quench_rt_set_input(session_.get(), index, &tensor, error);
+      return quench_rt_set_device_output(session_.get(), index, data, bytes, error);
     });
   }
 
@@ -224,7 +237,8 @@ class Session {
     return Called([&](quench_rt_error* error) { return quench_rt_run(session_.get(), error); });
   }
 
-  // An output of the last run. The elements stay until the next run, or until states are reset.
+  // An output of the last run. The elements stay until the next run, or until states are reset; they are in
+  // the device's memory if the output is bound to it.
   template <typename T>
   Result<View<const T>> Output(std::string_view name) const {
     const auto index = internal::IndexOf("output", name, model_->outputs, model_->num_outputs);
@@ -255,6 +269,8 @@ class Session {
   void ResetStates() { quench_rt_reset_states(session_.get()); }
   // Ends the run in progress between two nodes: the only call for another thread.
   void Cancel() { quench_rt_cancel(session_.get()); }
+  // "cpu", or "cuda:0", then a space and the GPU's name.
+  std::string device() const { return quench_rt_device(session_.get()); }
   quench_rt_session* get() const { return session_.get(); }
 
  private:
@@ -268,6 +284,23 @@ class Session {
     const int code = call(&error);
     if (code != QUENCH_RT_OK) return internal::ErrorOf(code, error);
     return {};
+  }
+
+  template <typename T, typename Function>
+  Result<void> Bind(std::uint32_t index, const View<T>& view, Function* bind) {
+    using Element = std::remove_const_t<T>;
+    static_assert(kDType<Element> != 0, "tensors have no such element type");
+    std::size_t count = 1;
+    for (const std::int64_t dim : view.dims()) {
+      const bool fits = dim >= 0 && (dim == 0 || count <= SIZE_MAX / static_cast<std::size_t>(dim));
+      if (!fits) return Wrong(index, view.dims(), view.size());
+      count *= static_cast<std::size_t>(dim);
+    }
+    if (count != view.size()) return Wrong(index, view.dims(), view.size());
+    quench_rt_tensor tensor{const_cast<Element*>(view.data()), view.dims().data(), kDType<Element>,
+                            static_cast<std::int32_t>(view.dims().size())};
+    return Called(
+        [&](quench_rt_error* error) { return bind(session_.get(), index, &tensor, error); });
   }
 
   Result<void> Wrong(std::uint32_t index, const std::vector<std::int64_t>& dims,
@@ -315,6 +348,8 @@ class Model {
     asked.size = sizeof asked;
     asked.num_threads = options.threads;
     asked.rng_seed = options.rng_seed;
+    asked.device = options.device.empty() ? nullptr : options.device.c_str();
+    asked.stream = options.stream;
     quench_rt_session* session = nullptr;
     quench_rt_error error;
     if (const int code = quench_rt_session_create(model_.get(), &asked, &session, &error);

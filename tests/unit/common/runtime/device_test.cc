@@ -2,6 +2,7 @@
 #include <atomic>
 #include <thread>
 
+#include "common/runtime/quench.hpp"
 #include "common/runtime/rt_internal.h"
 #include "tests/unit/common/runtime/device_model.h"
 #include "tests/unit/common/runtime/device_support.h"
@@ -385,6 +386,27 @@ TEST_F(DeviceTest, RunsGoIntoTheCallersStream) {
     Free();
     EXPECT_EQ(context.cuda().StreamSynchronize(stream), CUDA_SUCCESS);  // it is the caller's
   });
+}
+
+TEST_F(DeviceTest, TheCppHeaderKnowsDevices) {
+  const auto model = Model::OpenLinked(device_line_query);
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->NewSession({.device = "gpu"}).error().code, QUENCH_RT_INVALID);
+  auto session = model->NewSession({.device = "cuda"});
+  ASSERT_TRUE(session) << session.error().message;
+  EXPECT_EQ(session->device(), "cuda:0 Quench emulated device");
+  const Context context;
+  const Floats x = {1, 2, 3};
+  const DeviceFloats device_x(context, x), y(context, 3);
+  const View<const float> view(static_cast<const float*>(device_x.data()), 3, {3});
+  ASSERT_TRUE(session->SetDeviceInput("x", view));
+  ASSERT_TRUE(session->SetInput("cache", View<const float>(x, {3})));
+  ASSERT_TRUE(session->SetDeviceOutput("y", y.data(), 12));
+  ASSERT_TRUE(session->Run());
+  EXPECT_EQ(y.Read(), LineOf(x));
+  EXPECT_EQ(session->Output<float>("y")->data(), y.data());
+  EXPECT_EQ((*session->Output<float>("next"))[2], 6);
+  EXPECT_FALSE(session->SetDeviceInput("x", View<const float>(x, {3})));
 }
 
 }  // namespace
