@@ -262,7 +262,3 @@ void* quench_rt_aligned(uint64_t bytes) {
 #endif
   return memory;
 }
-int quench_rt_find_gpu(uint32_t index, quench_rt_gpu* gpu, quench_rt_error* error) {
-  (void)index;
-  (void)gpu;
-}
