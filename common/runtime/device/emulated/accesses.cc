@@ -1,4 +1,4 @@
-// Which memory a thread may access, and copies that are under way.
+// The memory that a thread may access, and copies that are under way.
 #include <bit>
 #include <cstring>
 
@@ -69,33 +69,32 @@ std::string Runner::Place(const Lane& lane, uint64_t address) const {
   constexpr uint64_t kNear = 4096;
   const std::string shared = " " + Bytes(launch_.shared_bytes) + " of shared memory";
   if (shared_.Holds(address, 1)) {
-    return std::to_string(shared_.end - address) + " bytes before the end of" + shared;
+    return "at " + std::to_string(shared_.end - address) + " bytes before the end of" + shared;
   }
   if (address >= shared_.end && address - shared_.end < kNear) {
-    return std::to_string(address - shared_.end) + " bytes past the end of" + shared;
+    return "at " + std::to_string(address - shared_.end) + " bytes past the end of" + shared;
   }
   if (address < shared_.begin && shared_.begin - address < kNear) {
-    return std::to_string(shared_.begin - address) + " bytes before the begin of" + shared;
+    return "at " + std::to_string(shared_.begin - address) + " bytes before the begin of" + shared;
   }
   if (const Allocation* const allocation = memory_.Find(address, 1);
       allocation != nullptr && allocation->device != launch_.device) {
-    return "memory of device " + std::to_string(allocation->device);
+    return "in memory of device " + std::to_string(allocation->device);
   }
   if (const std::string text = memory_.Describe(address); !text.empty()) return text;
   for (const Lane& other : lanes_) {
     if (&other != &lane && other.fibre != nullptr && other.fibre->stack().Holds(address, 1)) {
-      return "the stack of thread " + std::to_string(other.thread);
+      return "in the stack of thread " + std::to_string(other.thread);
     }
   }
   for (const Span& span : launch_.readable) {
-    if (span.Holds(address, 1)) return "memory that can only be read";
+    if (span.Holds(address, 1)) return "in memory that can only be read";
   }
-  return address < kNear ? "address " + std::to_string(address) : "memory of the host";
+  return address < kNear ? "at address " + std::to_string(address) : "in memory of the host";
 }
 
 bool Runner::Outside(const Lane& lane, uint64_t address, uint64_t bytes, Access access) {
-  return Fail(lane, CUDA_ERROR_ILLEGAL_ADDRESS,
-              Does(access, bytes) + " at " + Place(lane, address));
+  return Fail(lane, CUDA_ERROR_ILLEGAL_ADDRESS, Does(access, bytes) + " " + Place(lane, address));
 }
 
 bool Runner::CheckAtomic(const Lane& lane, const uint32_t* address) {
@@ -110,7 +109,7 @@ bool Runner::CheckRow(const Lane& lane) {
   const auto row = std::bit_cast<uint64_t>(lane.call.row);
   if (!shared_.Holds(row, kVector)) {
     return Fail(lane, CUDA_ERROR_ILLEGAL_ADDRESS,
-                "load_matrices of a row outside shared memory: at " + Place(lane, row));
+                "load_matrices of a row outside shared memory: " + Place(lane, row));
   }
   if (row % kVector != 0) {
     return Fail(lane, CUDA_ERROR_ILLEGAL_ADDRESS,
@@ -126,7 +125,7 @@ bool Runner::CopyAsync(Lane* lane, void* to, const void* from, uint32_t bytes) {
   const auto target = std::bit_cast<uint64_t>(to);
   if (!shared_.Holds(target, kVector)) {
     return Fail(*lane, CUDA_ERROR_ILLEGAL_ADDRESS,
-                "copy_async to 16 bytes outside shared memory: at " + Place(*lane, target));
+                "copy_async to 16 bytes outside shared memory: " + Place(*lane, target));
   }
   if (target % kVector != 0 || (bytes != 0 && std::bit_cast<uint64_t>(from) % kVector != 0)) {
     return Fail(*lane, CUDA_ERROR_ILLEGAL_ADDRESS,

@@ -18,12 +18,12 @@ bool IsDevice(const Driver& driver, CUdevice device) {
   return device >= 0 && device < driver.settings.devices;
 }
 
-struct Named {
+struct Error {
   CUresult code;
   const char *name, *text;
 };
 
-constexpr Named kErrors[] = {
+constexpr Error kErrors[] = {
     {CUDA_SUCCESS, "CUDA_SUCCESS", "no error"},
     {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
@@ -55,9 +55,9 @@ constexpr Named kErrors[] = {
     {CUDA_ERROR_UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 
-const Named* FindError(CUresult code) {
+const Error* FindError(CUresult code) {
   const auto* const found = std::find_if(std::begin(kErrors), std::end(kErrors),
-                                         [&](const Named& error) { return error.code == code; });
+                                         [&](const Error& error) { return error.code == code; });
   return found == std::end(kErrors) ? nullptr : found;
 }
 
@@ -107,13 +107,13 @@ CUresult cuDriverGetVersion(int* version) {
 }
 
 CUresult cuGetErrorName(CUresult error, const char** name) {
-  const Named* const found = FindError(error);
+  const Error* const found = FindError(error);
   *name = found == nullptr ? nullptr : found->name;
   return found == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult cuGetErrorString(CUresult error, const char** text) {
-  const Named* const found = FindError(error);
+  const Error* const found = FindError(error);
   *text = found == nullptr ? nullptr : found->text;
   return found == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
@@ -185,7 +185,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   Context& found = call->contexts[static_cast<size_t>(device)];
   found.device = device;
   ++found.retains;
-  *context = std::bit_cast<CUcontext>(&found);
+  *context = HandleOf(&found);
   return CUDA_SUCCESS;
 }
 
@@ -203,7 +203,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext context) {
   const Call call(false);
   if (call.result != CUDA_SUCCESS) return call.result;
   const auto is_it = [&](const Context& other) {
-    return std::bit_cast<CUcontext>(&other) == context && other.retains > 0;
+    return HandleOf(&other) == context && other.retains > 0;
   };
   auto& contexts = call->contexts;
   auto* const found = std::find_if(contexts.begin(), contexts.end(), is_it);
@@ -216,7 +216,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext* context) {
   const Call call(false);
   if (call.result != CUDA_SUCCESS) return call.result;
   if (CurrentContexts().empty()) return CUDA_ERROR_INVALID_CONTEXT;
-  if (context != nullptr) *context = std::bit_cast<CUcontext>(CurrentContexts().back());
+  if (context != nullptr) *context = HandleOf(CurrentContexts().back());
   CurrentContexts().pop_back();
   return CUDA_SUCCESS;
 }
@@ -256,7 +256,7 @@ CUresult cuPointerGetAttribute(void* value, int attribute, CUdeviceptr address) 
   if (value == nullptr || allocation == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT) {
     const Context& context = call->contexts[static_cast<size_t>(allocation->device)];
-    *static_cast<CUcontext*>(value) = std::bit_cast<CUcontext>(&context);
+    *static_cast<CUcontext*>(value) = HandleOf(&context);
     return CUDA_SUCCESS;
   }
   if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {

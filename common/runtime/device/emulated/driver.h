@@ -1,4 +1,4 @@
-// What the emulated driver knows: contexts, modules, streams, events, graphs. Handles are numbers that are
+// The emulated driver's state: contexts, modules, streams, events, graphs. Handles are numbers that are
 // never used twice, so that one whose object is gone is recognised.
 #pragma once
 
@@ -47,6 +47,10 @@ struct Context {
   uint32_t retains = 0;
   CUresult error = CUDA_SUCCESS;  // of a launch: what every later call returns
 };
+
+inline CUcontext HandleOf(const Context* context) {
+  return reinterpret_cast<CUcontext>(const_cast<Context*>(context));
+}
 
 struct Module {
   Context* context;

@@ -22,7 +22,7 @@ namespace {
 constexpr uint64_t kStackBytes = 256
                                  << 10;  // frames have what the sanitizer puts between variables
 
-// What frames that were left without a return have said about their bytes.
+// Frames that were left without a return have marked bytes around their variables.
 void ForgetFrames(const Span& stack) {
   __asan_unpoison_memory_region(std::bit_cast<void*>(stack.begin), stack.end - stack.begin);
 }

@@ -103,12 +103,12 @@ std::string Memory::Describe(uint64_t address) const {
   if (address < range_.begin || address >= range_.end) return "";
   for (const Span& freed : freed_) {
     if (freed.Holds(address, 1)) {
-      return "byte " + std::to_string(address - freed.begin) + " of an allocation of " +
+      return "at byte " + std::to_string(address - freed.begin) + " of an allocation of " +
              std::to_string(freed.end - freed.begin) + " bytes that has been freed";
     }
   }
   // The nearest of the allocations around the address.
-  std::string text = "device memory that is in no allocation";
+  std::string text = "in device memory that is in no allocation";
   uint64_t nearest = UINT64_MAX;
   const auto consider = [&](const Regions::const_iterator& region) {
     if (region == regions_.end()) return;
@@ -119,7 +119,7 @@ std::string Memory::Describe(uint64_t address) const {
                                      : span.end - address;
     if (distance >= nearest) return;
     nearest = distance;
-    text = std::to_string(distance) +
+    text = "at " + std::to_string(distance) +
            (before ? " bytes before the begin of"
             : past ? " bytes past the end of"
                    : " bytes before the end of") +

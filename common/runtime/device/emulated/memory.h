@@ -44,7 +44,7 @@ class Memory {
   uint64_t FreeAll(int device);
   // The allocation that holds all of these bytes, or nullptr.
   const Allocation* Find(uint64_t address, uint64_t bytes) const;
-  // "16 bytes past the end of an allocation of 1024 bytes": where bytes are that Find does not find, or
+  // "at 16 bytes past the end of an allocation of 1024 bytes": where bytes are that Find does not find, or
   // "" if this is no address of a device.
   std::string Describe(uint64_t address) const;
   uint64_t live_bytes() const { return live_bytes_; }

@@ -51,7 +51,7 @@ bool IsImage(const void* data) {
                      });
 }
 
-// What ptxas would write.
+// As ptxas does.
 void WriteErrorLog(const char* text, unsigned num_options, const int* options, void** values) {
   char* log = nullptr;
   size_t bytes = 0;

@@ -47,6 +47,13 @@ Span Pool::Shared(uint32_t bytes) {
 
 std::string Thread(uint32_t thread) { return "thread " + std::to_string(thread); }
 
+// "mma of kind 1".
+std::string Named(const WarpCall& call) {
+  const std::string name = WarpOpName(call.op);
+  if (call.op == WarpOp::kMma) return name + " of kind " + std::to_string(call.kind);
+  return call.op == WarpOp::kLoadMatrices && call.kind != 0 ? name + ", transposed," : name;
+}
+
 bool IsInWarp(const Lane& lane) { return lane.waits == Waits::kInWarp; }
 
 }  // namespace
@@ -161,8 +168,7 @@ bool Runner::ArriveInWarp(const Lane& lane) {
                 name + " in a warp of " + std::to_string(count) + " threads: it takes 32");
   }
   if (lane.call.op == WarpOp::kMma && lane.call.kind > QUENCH_MMA_U8) {
-    return Fail(lane, CUDA_ERROR_LAUNCH_FAILED,
-                "mma of kind " + std::to_string(lane.call.kind) + ", which there is not");
+    return Fail(lane, CUDA_ERROR_LAUNCH_FAILED, Named(lane.call) + ", which there is not");
   }
   Lane* const lanes = &lanes_[first];
   if (!std::all_of(lanes, lanes + kWarp, IsInWarp)) return true;
@@ -170,11 +176,9 @@ bool Runner::ArriveInWarp(const Lane& lane) {
   for (uint32_t i = 0; i < kWarp; ++i) {
     calls[i] = &lanes[i].call;
     if (calls[i]->op != lanes[0].call.op || calls[i]->kind != lanes[0].call.kind) {
-      const bool kinds = calls[i]->op == lanes[0].call.op;
       return Fail(lanes[i], CUDA_ERROR_LAUNCH_FAILED,
-                  std::string(WarpOpName(calls[i]->op)) +
-                      (kinds ? " of another kind than" : " while") + " " + Thread(lanes[0].thread) +
-                      " of its warp calls " + WarpOpName(lanes[0].call.op));
+                  Named(*calls[i]) + " while " + Thread(lanes[0].thread) + " of its warp calls " +
+                      Named(lanes[0].call));
     }
     if (calls[i]->op == WarpOp::kLoadMatrices && !CheckRow(lanes[i])) return false;
   }

@@ -41,7 +41,7 @@ class Runner {
   Runner(const Launch& launch, const Memory& memory);
   Failure Run();
 
-  // What the ops do, called on the fibre of `lane`. False: the launch has failed, and the fibre must leave.
+  // The ops, called on the fibre of `lane`. False: the launch has failed, and the fibre must leave.
   bool Barrier(Lane* lane);
   bool CallInWarp(Lane* lane, const WarpCall& call);
   bool Check(const Lane& lane, const void* address, uint64_t bytes, Access access);

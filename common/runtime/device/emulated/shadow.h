@@ -1,4 +1,4 @@
-// Who has read and written which bytes, to find accesses whose order no barrier says.
+// Threads that have read and written each byte, to find accesses whose order no barrier says.
 #pragma once
 
 #include <cstdint>

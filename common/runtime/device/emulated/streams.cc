@@ -26,7 +26,7 @@ Failure PerformKernel(Driver* driver, const KernelOperation& operation) {
     launch.readable.push_back({begin, begin + size});
   };
   add(bytes.data(), bytes.size());
-  add(arguments.data(), arguments.size() * sizeof(void*));
+  add(static_cast<const void*>(arguments.data()), arguments.size() * sizeof(void*));
   ++driver->launches;
   return Run(launch, driver->memory);
 }
@@ -189,7 +189,7 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
   }
   if (owner == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *context = std::bit_cast<CUcontext>(owner);
+  *context = HandleOf(owner);
   return CUDA_SUCCESS;
 }
 

@@ -1,9 +1,7 @@
 #include "common/runtime/device/emulated/warp_ops.h"
 
 #include <bit>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "common/runtime/device/emulated.h"
 
@@ -17,16 +15,13 @@ constexpr uint32_t kMostDepth = 32;
 
 double FromF16(uint32_t bits) {
   const uint32_t exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  double value;
-  if (exponent == 31) {
-    value = mantissa != 0 ? std::numeric_limits<double>::quiet_NaN()
-                          : std::numeric_limits<double>::infinity();
-  } else if (exponent == 0) {
-    value = std::ldexp(mantissa, -24);
-  } else {
-    value = std::ldexp(mantissa + 1024, static_cast<int>(exponent) - 25);
+  constexpr uint32_t kInfinity = 0xFF, kBiases = 127 - 15;
+  if (exponent == 0) {
+    const double value = mantissa * 0x1p-24;
+    return (bits & 0x8000) != 0 ? -value : value;
   }
-  return (bits & 0x8000) != 0 ? -value : value;
+  const uint32_t wide = exponent == 31 ? kInfinity : exponent + kBiases;
+  return std::bit_cast<float>((bits & 0x8000) << 16 | wide << 23 | mantissa << 13);
 }
 
 // How numbers of a kind lie in a 32-bit register.

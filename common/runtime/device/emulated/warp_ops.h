@@ -13,7 +13,7 @@ enum class WarpOp : uint8_t { kShuffleXor, kShuffle, kLoadMatrices, kMma };
 // "shuffle_xor": as quench_emulated_ops calls it.
 const char* WarpOpName(WarpOp op);
 
-// What one lane calls it with.
+// Arguments of one lane.
 struct WarpCall {
   WarpOp op = WarpOp::kShuffle;
   uint32_t kind = 0;           // QUENCH_MMA_* of kMma; whether kLoadMatrices transposes
