@@ -1,5 +1,5 @@
-// The emulated driver's state: contexts, modules, streams, events, graphs. Handles are numbers that are
-// never used twice, so that one whose object is gone is recognised.
+// The emulated driver's state: contexts, modules, streams, events, graphs. Handles are numbers that
+// are never used twice, so that one whose object is gone is recognised.
 #pragma once
 
 #include <array>
@@ -159,7 +159,7 @@ class Call {
   explicit Call(bool needs_context = true);
   Driver* operator->() const { return &driver_; }
   Driver& operator*() const { return driver_; }
-  // For calls that release things, which they do after a failed launch, too: whether there is a context,
+  // For calls that release things, after a failed launch, too: whether there is a context,
   bool MayRelease() const {
     return driver_.initialized && context != nullptr && context->retains > 0;
   }
@@ -183,7 +183,8 @@ void Perform(Driver* driver, Context* context, const Operation& operation);
 // Does it, or records it if the stream captures. `stream` may be null: the context's own.
 CUresult Submit(const Call& call, CUstream stream, Operation operation);
 
-// Whether this thread captures on some stream: it may then not allocate or free. The captures become invalid.
+// Whether this thread captures on some stream: it may then not allocate or free. The captures
+// become invalid.
 bool RefusedByCapture(Driver* driver);
 
 // Gives up what a context holds.

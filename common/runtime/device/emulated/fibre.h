@@ -1,4 +1,5 @@
-// A function with a stack of its own, which can stop in the middle and go on later: a thread of a kernel.
+// A function with a stack of its own, which can stop in the middle and go on later: a thread of a
+// kernel.
 #pragma once
 
 #include <boost/context/detail/fcontext.hpp>
@@ -9,8 +10,8 @@
 
 namespace quench::emulated {
 
-// It belongs to the thread that resumes it. One that is never resumed again costs nothing but its stack:
-// nothing on it is destroyed, so that code that must not go on can simply be left.
+// It belongs to the thread that resumes it. One that is never resumed again costs nothing but its
+// stack: nothing on it is destroyed, so that code that must not go on can simply be left.
 class Fibre {
  public:
   using Body = void (*)(void* argument);
@@ -20,8 +21,8 @@ class Fibre {
   Fibre(const Fibre&) = delete;
   Fibre& operator=(const Fibre&) = delete;
 
-  // Resume is going to call body(argument), with an empty stack; whatever it did before is dropped. False
-  // if there is no memory for the stack.
+  // Resume is going to call body(argument), with an empty stack; whatever it did before is dropped.
+  // False if there is no memory for the stack.
   bool Start(Body body, void* argument);
   // Runs it until it yields or leaves.
   void Resume();

@@ -1,5 +1,5 @@
-// Memory of the emulated devices: allocations, each with inaccessible pages around it, in one range of
-// addresses that holds nothing else.
+// Memory of the emulated devices: allocations, each with inaccessible pages around it, in one range
+// of addresses that holds nothing else.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ class Memory {
  public:
   // Takes the range of addresses; false if the system does not give it. Later calls do nothing.
   bool Reserve();
-  // `bytes`, at least 1, of `device`: aligned to 256 bytes and filled with kPoison. Returns 0 if there
-  // are no addresses or no memory for it.
+  // `bytes`, at least 1, of `device`: aligned to 256 bytes and filled with kPoison. Returns 0 if
+  // there are no addresses or no memory for it.
   uint64_t Allocate(uint64_t bytes, int device);
   // False if no allocation begins there.
   bool Free(uint64_t address);
@@ -44,14 +44,14 @@ class Memory {
   uint64_t FreeAll(int device);
   // The allocation that holds all of these bytes, or nullptr.
   const Allocation* Find(uint64_t address, uint64_t bytes) const;
-  // "at 16 bytes past the end of an allocation of 1024 bytes": where bytes are that Find does not find, or
-  // "" if this is no address of a device.
+  // "at 16 bytes past the end of an allocation of 1024 bytes": where bytes are that Find does not
+  // find, or "" if this is no address of a device.
   std::string Describe(uint64_t address) const;
   uint64_t live_bytes() const { return live_bytes_; }
 
  private:
-  // Pages of an allocation and the inaccessible one behind them; before them is that of another region,
-  // or the first of the range.
+  // Pages of an allocation and the inaccessible one behind them; before them is that of another
+  // region, or the first of the range.
   struct Region {
     Span span;
     Allocation allocation;

@@ -1,4 +1,5 @@
-// The instructions of device code (emulated.h): where a launch has failed, the thread leaves its kernel here.
+// The instructions of device code (emulated.h): where a launch has failed, the thread leaves its
+// kernel here.
 #include "common/runtime/device/emulated/runner.h"
 
 namespace quench::emulated {

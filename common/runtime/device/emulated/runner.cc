@@ -19,7 +19,8 @@ struct Pool {
     while (fibres.size() <= index) fibres.push_back(std::make_unique<Fibre>());
     return fibres[index].get();
   }
-  // Shared memory of so many bytes, its end against the page behind it. Empty at 0 if there is no memory.
+  // Shared memory of so many bytes, its end against the page behind it. Empty at 0 if there is no
+  // memory.
   Span Shared(uint32_t bytes);
 };
 

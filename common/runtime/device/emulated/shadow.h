@@ -10,8 +10,8 @@ namespace quench::emulated {
 
 enum class Access : uint8_t { kRead, kWrite, kAtomic };
 
-// Shared memory of one block. Two threads that access a byte, at least one of them to write, need a barrier
-// between them; two atomic accesses do not.
+// Shared memory of one block. Two threads that access a byte, at least one of them to write, need a
+// barrier between them; two atomic accesses do not.
 class SharedShadow {
  public:
   struct Race {
@@ -43,8 +43,8 @@ class SharedShadow {
   std::vector<Byte> bytes_;
 };
 
-// Global memory of one launch: which thread has written which value to a byte. Threads that write different
-// values to it need a barrier of their block between them.
+// Global memory of one launch: which thread has written which value to a byte. Threads that write
+// different values to it need a barrier of their block between them.
 class GlobalShadow {
  public:
   struct Writer {

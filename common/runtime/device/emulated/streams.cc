@@ -80,7 +80,8 @@ struct Performer {
   }
 };
 
-// The stream's state, or what is wrong with the handle. *found is null for the context's own stream.
+// The stream's state, or what is wrong with the handle. *found is null for the context's own
+// stream.
 CUresult FindStream(const Call& call, CUstream stream, Stream** found) {
   *found = nullptr;
   if (stream == nullptr) return CUDA_SUCCESS;

@@ -49,8 +49,9 @@ struct Factors {
   double a[kRows][kMostDepth], b[kMostDepth][kColumns];
 };
 
-// Where PTX ISA has what, for n numbers in a register: lane 4 g + t has in its register r of a the numbers
-// n t + 4 n (r / 2) ... of row g + 8 (r % 2), in register r of b those n t + 4 n r ... of column g.
+// Where PTX ISA has what, for n numbers in a register: lane 4 g + t has in its register r of a the
+// numbers n t + 4 n (r / 2) ... of row g + 8 (r % 2), in register r of b those n t + 4 n r ... of
+// column g.
 void Spread(const Lanes& lanes, Factors* factors) {
   const auto& [a_form, b_form] = kForms[lanes[0]->kind];
   const uint32_t n = a_form.in_register, bits = 32 / n;

@@ -26,9 +26,9 @@ struct WarpCall {
 
 // All with the same op and kind, at most QUENCH_MMA_U8.
 //
-// kMma: products are exact. f32 sums: products of an instruction are added in f64, in order of k, then the
-// sum that was there, and the result is rounded to f32 once. (GPUs add with fewer bits, in an order of their
-// own.) Integer sums wrap.
+// kMma: products are exact. f32 sums: products of an instruction are added in f64, in order of k,
+// then the sum that was there, and the result is rounded to f32 once. (GPUs add with fewer bits, in
+// an order of their own.) Integer sums wrap.
 void PerformWarpOp(const std::array<WarpCall*, kWarp>& lanes);
 
 }  // namespace quench::emulated

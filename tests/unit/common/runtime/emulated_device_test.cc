@@ -1,4 +1,5 @@
-// Kernels on the emulated device: what good ones compute, and what it says of accesses to wrong places.
+// Kernels on the emulated device: what good ones compute, and what it says of accesses to wrong
+// places.
 #include <numeric>
 
 #include "tests/unit/common/runtime/emulated_harness.h"

@@ -1,5 +1,5 @@
-// Products of matrices on the emulated device: operands come by cp.async and ldmatrix, sums are compared
-// with plain loops.
+// Products of matrices on the emulated device: operands come by cp.async and ldmatrix, sums are
+// compared with plain loops.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -12,8 +12,8 @@ namespace {
 
 using Thread = quench_emulated_thread;
 
-// A 16 x K matrix times a K x 16 matrix, K in steps of one instruction. A row of a step is 32 bytes in all
-// kinds: 16, 8 or 32 numbers.
+// A 16 x K matrix times a K x 16 matrix, K in steps of one instruction. A row of a step is 32 bytes
+// in all kinds: 16, 8 or 32 numbers.
 constexpr uint32_t kSteps = 3, kRows = 16, kColumns = 16, kRowBytes = 32, kTile = 16 * kRowBytes;
 
 // Lane l brings the 16 bytes at 16 l of both tiles of a step.
@@ -25,8 +25,8 @@ void CopyTiles(Thread* thread, uint32_t step, const char* a, const char* b) {
   thread->ops->commit(thread);
 }
 
-// One warp. Tiles of a are 16 rows; those of b are 16 columns, or, transposed, 16 rows of 16 numbers. Sums
-// begin with what is there.
+// One warp. Tiles of a are 16 rows; those of b are 16 columns, or, transposed, 16 rows of 16
+// numbers. Sums begin with what is there.
 void Product(Thread* thread, void* const* arguments) {
   const auto kind = Argument<uint32_t>(arguments, 0), transposed = Argument<uint32_t>(arguments, 1);
   const auto* const a = Argument<const char*>(arguments, 2);
@@ -166,7 +166,8 @@ TEST_F(EmulatedMma, ProductsAreThoseOfPlainLoops) {
   }
 }
 
-// a has a 1 in its first row and column; lane 0 has the number of b, and the sum in its first register.
+// a has a 1 in its first row and column; lane 0 has the number of b, and the sum in its first
+// register.
 void MultiplyByOne(Thread* thread, void* const* arguments) {
   auto* const inout = Argument<uint32_t*>(arguments, 0);
   const auto kind = Argument<uint32_t>(arguments, 1);

@@ -1,4 +1,5 @@
-// Reports of the emulated device about threads that do not wait for each other, or for what never comes.
+// Reports of the emulated device about threads that do not wait for each other, or for what never
+// comes.
 #include "tests/unit/common/runtime/emulated_harness.h"
 
 namespace quench::emulated_races_test {
@@ -8,7 +9,8 @@ using Thread = quench_emulated_thread;
 
 class EmulatedRaces : public EmulatedDevice {};
 
-// Thread 0 writes a byte of shared memory, or reads it; then thread 1 does, behind a barrier or not.
+// Thread 0 writes a byte of shared memory, or reads it; then thread 1 does, behind a barrier or
+// not.
 void AccessAfter(Thread* thread, void* const* arguments) {
   auto* const byte = static_cast<uint8_t*>(thread->shared) + 3;
   if (thread->thread == 1 && Argument<uint32_t>(arguments, 2) != 0) thread->ops->barrier(thread);
@@ -86,7 +88,8 @@ TEST_F(EmulatedRaces, RacesInGlobalMemory) {
             CUDA_ERROR_LAUNCH_FAILED);
 }
 
-// Thread 1 reads what thread 0 has copied; bits 0 and 1 of the first argument: wait and barrier are there.
+// Thread 1 reads what thread 0 has copied; bits 0 and 1 of the first argument: wait and barrier are
+// there.
 void CopyAndRead(Thread* thread, void* const* arguments) {
   const auto what = Argument<uint32_t>(arguments, 0);
   const auto* const ops = thread->ops;
@@ -117,7 +120,8 @@ TEST_F(EmulatedRaces, CopiesAreThereAfterTheirWait) {
             "written since the last barrier");
 }
 
-// Thread 1 copies to where thread 0 has written; with a barrier between them it does not wait in time.
+// Thread 1 copies to where thread 0 has written; with a barrier between them it does not wait in
+// time.
 TEST_F(EmulatedRaces, CopiesAreWritesUntilTheirWait) {
   const auto kernel = [](Thread* thread, void* const* arguments) {
     const bool barriers = Argument<uint32_t>(arguments, 1) != 0;
