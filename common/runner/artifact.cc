@@ -123,15 +123,23 @@ void OnTap(void* user, uint32_t tap, const quench_rt_tensor* tensor) {
 
 struct NodeCall {
   size_t num_slots;
+  const quench_rt_session* session;
   const Artifact::NodeSink* sink;
 };
 
 void OnNode(void* user, int32_t node, const quench_rt_memory* memory) {
   const NodeCall& call = *static_cast<const NodeCall*>(user);
+  const auto read = [&call](void* to, const void* from, uint64_t bytes) {
+    return quench_rt_read_device(call.session, to, from, bytes) == QUENCH_RT_OK;
+  };
   (*call.sink)(node, {memory->inputs,
                       memory->outputs,
                       {memory->slots, call.num_slots},
-                      static_cast<const std::byte*>(memory->arena)});
+                      static_cast<const std::byte*>(memory->arena),
+                      static_cast<const std::byte*>(memory->device_arena),
+                      memory->device_inputs,
+                      memory->device_outputs,
+                      read});
 }
 
 class RuntimeArtifact : public Artifact {
@@ -142,7 +150,7 @@ class RuntimeArtifact : public Artifact {
     quench_rt_close(model_);
   }
 
-  absl::Status Start(int threads) {
+  absl::Status Start(const OpenOptions& how) {
     const quench_model& model = *quench_rt_describe(model_);
     for (uint32_t i = 0; i < model.num_inputs; ++i)
       inputs_.push_back(Describe(model, *model.inputs[i]));
@@ -153,7 +161,8 @@ class RuntimeArtifact : public Artifact {
       states_.push_back(StateOf(model, *model.states[i]));
     quench_rt_options options{};
     options.size = sizeof options;
-    options.num_threads = static_cast<uint32_t>(std::max(threads, 0));
+    options.num_threads = static_cast<uint32_t>(std::max(how.threads, 0));
+    options.device = how.device.empty() ? nullptr : how.device.c_str();
     quench_rt_error error;
     return ToStatus(quench_rt_session_create(model_, &options, &session_, &error), error);
   }
@@ -174,13 +183,14 @@ class RuntimeArtifact : public Artifact {
     const char* text = quench_rt_describe(model_)->preprocessing;
     return text == nullptr ? "" : text;
   }
-  std::string variant() const override { return quench_rt_variant(model_)->name; }
+  std::string variant() const override { return quench_rt_session_variant(session_)->name; }
+  std::string device() const override { return quench_rt_device(session_); }
 
   absl::StatusOr<std::vector<Tensor>> Run(std::span<const Tensor> inputs,
                                           const StepContext& context, const TapSink& tap) override {
     QUENCH_RETURN_IF_ERROR(Bind(inputs));
     quench_rt_error error;
-    TapCall call{quench_rt_variant(model_), &tap};
+    TapCall call{quench_rt_session_variant(session_), &tap};
     QUENCH_RETURN_IF_ERROR(
         ToStatus(quench_rt_set_tap(session_, tap ? OnTap : nullptr, &call, &error), error));
     const absl::Status status =
@@ -194,7 +204,7 @@ class RuntimeArtifact : public Artifact {
                                               const StepContext& context,
                                               const NodeSink& sink) override {
     QUENCH_RETURN_IF_ERROR(Bind(inputs));
-    NodeCall call{quench_rt_variant(model_)->num_slots, &sink};
+    NodeCall call{quench_rt_session_variant(session_)->num_slots, session_, &sink};
     QUENCH_RETURN_IF_ERROR(Watched(context, [&](quench_rt_error* why) {
       return quench_rt_observe(session_, OnNode, &call, why);
     }));
@@ -214,7 +224,7 @@ class RuntimeArtifact : public Artifact {
 
   absl::StatusOr<std::vector<NodeTiming>> Profile(std::span<const Tensor> inputs) override {
     QUENCH_RETURN_IF_ERROR(Bind(inputs));
-    const quench_variant& variant = *quench_rt_variant(model_);
+    const quench_variant& variant = *quench_rt_session_variant(session_);
     std::vector<double> seconds(variant.num_nodes, 0);
     quench_rt_error error;
     QUENCH_RETURN_IF_ERROR(ToStatus(quench_rt_profile(session_, seconds.data(), &error), error));
@@ -286,7 +296,8 @@ class RuntimeArtifact : public Artifact {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Artifact>> Artifact::Open(const std::filesystem::path& path,
-                                                         int threads, const ArtifactKey& key) {
+                                                         const OpenOptions& options,
+                                                         const ArtifactKey& key) {
   quench_rt_model* model = nullptr;
   quench_rt_error error;
   const int code = key.path.empty()
@@ -296,7 +307,7 @@ absl::StatusOr<std::unique_ptr<Artifact>> Artifact::Open(const std::filesystem::
                                                   &model, &error);
   QUENCH_RETURN_IF_ERROR(ToStatus(code, error));
   auto artifact = std::make_unique<RuntimeArtifact>(model);
-  QUENCH_RETURN_IF_ERROR(artifact->Start(threads));
+  QUENCH_RETURN_IF_ERROR(artifact->Start(options));
   return artifact;
 }
 

@@ -27,7 +27,7 @@ absl::StatusOr<BenchResult> Benchmark(const std::filesystem::path& path,
   result.threads = options.threads;
   std::vector<Tensor> inputs;
   {
-    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(path, 1, key));
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(path, {1, options.device}, key));
     QUENCH_ASSIGN_OR_RETURN(result.sizes, ChooseSizes(artifact->inputs(), options.sizes));
     QUENCH_ASSIGN_OR_RETURN(
         inputs, RandomInputs(artifact->inputs(), options.seed, result.sizes, kAnyIndex));
@@ -36,7 +36,7 @@ absl::StatusOr<BenchResult> Benchmark(const std::filesystem::path& path,
   }
   const Clock::time_point opening = Clock::now();
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
-                          Artifact::Open(path, options.threads, key));
+                          Artifact::Open(path, {options.threads, options.device}, key));
   result.load_ms = Milliseconds(opening);
   const Clock::time_point first = Clock::now();
   QUENCH_RETURN_IF_ERROR(artifact->Run(inputs, context).status());

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/context.h"
@@ -63,6 +64,20 @@ struct RunMemory {
   void* const* outputs;       // one per output; null where the run has not made it yet
   std::span<const int64_t> slots;
   const std::byte* arena;
+  // Of a run on a GPU: where it keeps them in its memory, which `read` copies from; null and empty on the CPU.
+  const std::byte* device_arena = nullptr;
+  const void* const* device_inputs = nullptr;
+  void* const* device_outputs = nullptr;
+  std::function<bool(void* to, const void* from, uint64_t bytes)> read = {};
+};
+
+// How a library is opened.
+struct OpenOptions {
+  OpenOptions(int num_threads = 1, std::string on = "")  // NOLINT(google-explicit-constructor)
+      : threads(num_threads), device(std::move(on)) {}
+  int threads;  // 0: as many as the target it was compiled for says, or one
+  // "cpu", "cuda", "cuda:1"; "": a GPU if the library has code for it and there is one, else the CPU.
+  std::string device;
 };
 
 // The key of an encrypted library: modelKey.bin and its password, or a file with an age identity.
@@ -73,10 +88,10 @@ struct ArtifactKey {
 
 class Artifact {
  public:
-  // Refuses with a sentence: not an artifact, ABI too new, CPU features missing, key missing or
-  // wrong. `threads` 0: as many as the target it was compiled for says, or one.
+  // Refuses with a sentence: not an artifact, ABI too new, CPU features missing, no such device, key missing or
+  // wrong.
   static absl::StatusOr<std::unique_ptr<Artifact>> Open(const std::filesystem::path& path,
-                                                        int threads = 1,
+                                                        const OpenOptions& options = {},
                                                         const ArtifactKey& key = {});
   virtual ~Artifact() = default;
 
@@ -87,7 +102,8 @@ class Artifact {
   virtual std::string uuid() const = 0;
   virtual std::string fingerprint() const = 0;
   virtual std::string producer() const = 0;
-  virtual std::string variant() const = 0;  // the one chosen for this CPU
+  virtual std::string variant() const = 0;  // the one that runs
+  virtual std::string device() const = 0;   // "cpu", or "cuda:0" and the GPU's name
   // Texts given to the compiler: names of classes by index, and a JSON object that says how inputs are
   // prepared; empty if none was given.
   virtual std::vector<std::string> class_names() const = 0;
@@ -119,6 +135,7 @@ struct BenchOptions {
   double seconds = 3;
   std::map<std::string, int64_t> sizes;  // of symbolic dims; ChooseSizes says the others
   uint64_t seed = 1;
+  std::string device = {};  // OpenOptions::device
 };
 
 // Draws inputs, opens the artifact afresh (load_ms), runs once (first_run_ms), warms up, then measures

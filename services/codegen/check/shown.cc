@@ -1,9 +1,12 @@
 #include "services/codegen/check/shown.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <utility>
+
+#include "services/codegen/plan/laid_out_sizes.h"
 
 namespace quench::codegen {
 namespace {
@@ -59,17 +62,18 @@ Strides StridesOf(const Layout& layout, const std::vector<int64_t>& dims) {
 
 const std::byte* AddressOf(const Program& program, const Buffer& buffer, const RunMemory& memory) {
   const Storage& storage = program.storages[static_cast<size_t>(buffer.storage)];
+  const bool device = storage.device;
   const auto index = static_cast<size_t>(storage.index);
   const std::byte* base = nullptr;
   if (storage.home == Home::kArena) {
     const int64_t offset = storage.offset_slot < 0
                                ? storage.offset
                                : memory.slots[static_cast<size_t>(storage.offset_slot)];
-    base = offset < 0 ? nullptr : memory.arena + offset;
+    base = offset < 0 ? nullptr : (device ? memory.device_arena : memory.arena) + offset;
   } else if (storage.home == Home::kInput) {
-    base = static_cast<const std::byte*>(memory.inputs[index]);
+    base = static_cast<const std::byte*>((device ? memory.device_inputs : memory.inputs)[index]);
   } else if (storage.home == Home::kOutput) {
-    base = static_cast<const std::byte*>(memory.outputs[index]);
+    base = static_cast<const std::byte*>((device ? memory.device_outputs : memory.outputs)[index]);
   }
   return base == nullptr ? nullptr : base + buffer.offset;
 }
@@ -78,12 +82,12 @@ const std::byte* AddressOf(const Program& program, const Buffer& buffer, const R
 
 std::vector<ReadableValue> ReadableValues(const Program& program) {
   const std::vector<std::pair<int, int>> beginnings = Beginnings(program);
-  std::vector<int> starts;  // of what lies in the arena
+  std::array<std::vector<int>, 2> starts_in;  // of what lies in the arena, the host's and the device's
   for (const Storage& storage : program.storages) {
     if (storage.home == Home::kArena && storage.begin <= storage.end)
-      starts.push_back(storage.begin);
+      starts_in[storage.device ? 1 : 0].push_back(storage.begin);
   }
-  std::sort(starts.begin(), starts.end());
+  for (std::vector<int>& starts : starts_in) std::sort(starts.begin(), starts.end());
   std::vector<ReadableValue> result;
   for (const ShownValue& shown : program.shown) {
     const Buffer& buffer = program.buffers[static_cast<size_t>(shown.buffer)];
@@ -91,6 +95,7 @@ std::vector<ReadableValue> ReadableValues(const Program& program) {
     if (storage.home == Home::kHeap || storage.home == Home::kWeights) continue;
     const auto ready =
         std::lower_bound(beginnings.begin(), beginnings.end(), std::pair(shown.position, -1));
+    const std::vector<int>& starts = starts_in[storage.device ? 1 : 0];
     // Whatever begins to live after it has died may take its place.
     const auto next = std::upper_bound(starts.begin(), starts.end(), storage.end);
     const bool replaced = next != starts.end() && *next < ready->first;
@@ -110,6 +115,12 @@ std::optional<Tensor> ReadBuffer(const Program& program, int id, const RunMemory
   const int bits = DataTypeBits(buffer.shape.dtype);
   const std::byte* from = AddressOf(program, buffer, memory);
   if (bits == 0 || bits % 8 != 0 || from == nullptr) return std::nullopt;
+  std::vector<std::byte> copy;
+  if (program.storages[static_cast<size_t>(buffer.storage)].device) {
+    copy.resize(static_cast<size_t>(BytesAt(buffer.shape, memory.slots)));
+    if (!memory.read(copy.data(), from, copy.size())) return std::nullopt;
+    from = copy.data();
+  }
   Tensor tensor = Tensor::Zeros(buffer.shape.dtype, dims);
   const auto width = static_cast<size_t>(bits / 8);
   std::byte* to = tensor.mutable_bytes();
