@@ -266,7 +266,7 @@ class Placer {
     std::map<int, uint8_t> kept;
     const int first = FirstOf(loop.body);
     for (const int storage : WrittenIn(loop.body)) {
-      if (OnHeap(storage) || StorageAt(storage).begin >= first) continue;
+      if (OnHeap(storage) || StorageAt(storage).begin > first) continue;  // made inside
       const bool host = scalars.contains(storage) || !UsedThere(loop.body, storage);
       kept[storage] = host ? kHost : kDevice;
     }

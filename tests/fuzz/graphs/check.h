@@ -25,7 +25,8 @@ struct Combination {
 std::string Describe(const Combination& combination);
 
 // Ways in which every two settings of different kinds meet, targets being those of this kind of machine.
-std::vector<Combination> Pairwise(uint64_t seed);
+// For one target alone, if it is given.
+std::vector<Combination> Pairwise(uint64_t seed, const std::string& target = "");
 
 // How far each output may be from `outputs`, by its largest magnitude: some times what it moves when the
 // inputs move by a rounding; more where bytes or halves lie in between.

@@ -25,6 +25,7 @@ struct Options {
   int64_t count = 200;
   double minutes = 0;  // 0: `count` graphs
   int ways = 6;        // of a graph
+  std::string target;  // "": those that this CPU runs
   std::filesystem::path output = "graph-findings", dump;
   bool rules = false, print = false, why = false;
   int most_findings = 20;
@@ -145,7 +146,7 @@ int Run(const Options& options) {
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  const std::vector<Combination> ways = Pairwise(1);
+  const std::vector<Combination> ways = Pairwise(1, options.target);
   Statistics statistics;
   statistics.why = options.why;
   Verdict compared;
@@ -192,6 +193,8 @@ int main(int argc, char** argv) {
   app.add_option("--ways", options.ways, "in which each graph is compiled")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
+  app.add_option("--target", options.target,
+                 "compile for this one alone; code for a GPU that is emulated runs on the emulation");
   app.add_option("--output", options.output, "folder for what is found")->capture_default_str();
   app.add_option("--most", options.most_findings, "findings, after which it ends")
       ->capture_default_str();
@@ -201,6 +204,7 @@ int main(int argc, char** argv) {
   app.add_flag("--why", options.why, "print why nodes were drawn again");
   app.add_flag("--print", options.print, "print every graph");
   CLI11_PARSE(app, argc, argv);
+  setenv("QUENCH_CUDA_DRIVER", QUENCH_EMULATED_DRIVER, /*overwrite=*/0);
   if (options.rules) {
     for (const auto& [op, reason] : quench::fuzz::WithoutRule())
       std::cout << fmt::format("{}: {}\n", op, reason);
