@@ -27,7 +27,8 @@ absl::StatusOr<BenchResult> Benchmark(const std::filesystem::path& path,
   result.threads = options.threads;
   std::vector<Tensor> inputs;
   {
-    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(path, {1, options.device}, key));
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
+                            Artifact::Open(path, {1, options.device}, key));
     QUENCH_ASSIGN_OR_RETURN(result.sizes, ChooseSizes(artifact->inputs(), options.sizes));
     QUENCH_ASSIGN_OR_RETURN(
         inputs, RandomInputs(artifact->inputs(), options.seed, result.sizes, kAnyIndex));

@@ -82,7 +82,8 @@ const std::byte* AddressOf(const Program& program, const Buffer& buffer, const R
 
 std::vector<ReadableValue> ReadableValues(const Program& program) {
   const std::vector<std::pair<int, int>> beginnings = Beginnings(program);
-  std::array<std::vector<int>, 2> starts_in;  // of what lies in the arena, the host's and the device's
+  std::array<std::vector<int>, 2>
+      starts_in;  // of what lies in the arena, the host's and the device's
   for (const Storage& storage : program.storages) {
     if (storage.home == Home::kArena && storage.begin <= storage.end)
       starts_in[storage.device ? 1 : 0].push_back(storage.begin);

@@ -139,8 +139,7 @@ llvm::Function* DeviceModule::EmitBody(const KernelPlan& plan, llvm::Function* i
     b.CreateCondBr(b.CreateICmpNE(entry.inner, b.getInt32(0)), failed, next);
     b.SetInsertPoint(failed);
     const size_t at = buffers + entry.kernel.slots.size() + 1;
-    llvm::Value* number =
-        b.CreateAdd(argument(at), b.CreateSub(entry.inner, b.getInt32(1)));
+    llvm::Value* number = b.CreateAdd(argument(at), b.CreateSub(entry.inner, b.getInt32(1)));
     b.CreateAtomicRMW(llvm::AtomicRMWInst::UMin, argument(at + 1), number, llvm::Align(4),
                       llvm::AtomicOrdering::Monotonic);
   }
@@ -243,10 +242,8 @@ llvm::Function* DeviceModule::EmitEntry(const Entry& entry) {
   b.SetInsertPoint(llvm::BasicBlock::Create(state_->context, "entry", function));
   std::vector<llvm::Value*> values = {function->getArg(0)};
   for (size_t i = 1; i < entry.body->arg_size(); ++i) {
-    llvm::Value* place =
-        b.CreateLoad(ptr, b.CreateConstGEP1_64(ptr, function->getArg(1), i - 1));
-    values.push_back(
-        b.CreateLoad(entry.body->getArg(static_cast<unsigned>(i))->getType(), place));
+    llvm::Value* place = b.CreateLoad(ptr, b.CreateConstGEP1_64(ptr, function->getArg(1), i - 1));
+    values.push_back(b.CreateLoad(entry.body->getArg(static_cast<unsigned>(i))->getType(), place));
   }
   b.CreateCall(entry.body, values);
   b.CreateRetVoid();

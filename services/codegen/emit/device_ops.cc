@@ -28,9 +28,9 @@ llvm::GlobalVariable* SharedMemory(llvm::Module& module) {
   llvm::LLVMContext& context = module.getContext();
   if (llvm::GlobalVariable* known = module.getGlobalVariable(kSharedName)) return known;
   auto* type = llvm::ArrayType::get(llvm::Type::getInt8Ty(context), 0);
-  auto* memory = new llvm::GlobalVariable(
-      module, type, /*isConstant=*/false, llvm::GlobalValue::ExternalLinkage, nullptr, kSharedName,
-      nullptr, llvm::GlobalValue::NotThreadLocal, kSharedSpace);
+  auto* memory = new llvm::GlobalVariable(module, type, /*isConstant=*/false,
+                                          llvm::GlobalValue::ExternalLinkage, nullptr, kSharedName,
+                                          nullptr, llvm::GlobalValue::NotThreadLocal, kSharedSpace);
   memory->setAlignment(llvm::Align(128));
   return memory;
 }
@@ -87,8 +87,7 @@ llvm::Value* DeviceOps::Blocks() const {
 
 llvm::Value* DeviceOps::Shared(llvm::Value* offset) const {
   if (thread_ != nullptr) {
-    llvm::Value* shared =
-        LoadAbiField<quench_emulated_thread>(b_, thread_, EmulatedThread::shared);
+    llvm::Value* shared = LoadAbiField<quench_emulated_thread>(b_, thread_, EmulatedThread::shared);
     return b_.CreateGEP(b_.getInt8Ty(), shared, offset);
   }
   llvm::GlobalVariable* memory = SharedMemory(*b_.GetInsertBlock()->getModule());
@@ -166,9 +165,8 @@ std::array<llvm::Value*, 4> DeviceOps::LoadMatrices(llvm::Value* offset) const {
     return words;
   }
   llvm::Type* four = llvm::StructType::get(i32, i32, i32, i32);
-  llvm::Value* all =
-      Line("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];",
-           "=r,=r,=r,=r,r,~{memory}", four, {SharedWord(offset)});
+  llvm::Value* all = Line("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];",
+                          "=r,=r,=r,=r,r,~{memory}", four, {SharedWord(offset)});
   for (unsigned i = 0; i < 4; ++i) words[i] = b_.CreateExtractValue(all, i);
   return words;
 }

@@ -16,8 +16,8 @@ void LlvmVectorBuilder::Barrier() { Device().Barrier(); }
 
 Vec LlvmVectorBuilder::LoadShared(Int offset, int lanes, DataType type) {
   const auto bytes = static_cast<uint64_t>(lanes * DataTypeBits(type) / 8);
-  llvm::Value* value = b_.CreateAlignedLoad(VecType(lanes, type), Device().Shared(At(offset)),
-                                            llvm::Align(bytes));
+  llvm::Value* value =
+      b_.CreateAlignedLoad(VecType(lanes, type), Device().Shared(At(offset)), llvm::Align(bytes));
   return NewVec(value, lanes, type);
 }
 

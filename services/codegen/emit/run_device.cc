@@ -58,8 +58,8 @@ absl::Status RunEmitter::EmitLaunches() {
   ForEachStep(program_.steps, [&](const Step& step) {
     const auto* call = step.As<CallStep>();
     if (call == nullptr || !call->on_device || !status.ok()) return;
-    const size_t buffers = call->buffers.size() + call->packs.size() +
-                           (call->kernel.scratch_bytes.is(0) ? 0 : 1);
+    const size_t buffers =
+        call->buffers.size() + call->packs.size() + (call->kernel.scratch_bytes.is(0) ? 0 : 1);
     absl::StatusOr<DeviceKernel> kernel = device_->Emit(call->kernel, buffers);
     status = kernel.status();
     if (!kernel.ok()) return;
@@ -126,20 +126,19 @@ void RunEmitter::Launch(const CallStep& call) {
   llvm::Value* blocks = tasks;
   if (call.kernel.block_threads == 0) {
     const auto threads = static_cast<uint64_t>(kernel.threads);
-    blocks = Arith(state_, b_).Quotient(/*is_signed=*/false,
-                                        b_.CreateAdd(tasks, b_.getInt64(threads - 1)),
-                                        b_.getInt64(threads));
+    blocks = Arith(state_, b_)
+                 .Quotient(/*is_signed=*/false, b_.CreateAdd(tasks, b_.getInt64(threads - 1)),
+                           b_.getInt64(threads));
   }
-  const int64_t most = call.kernel.block_threads == 0
-                           ? DeviceThreads(call.kernel) / kernel.threads
-                           : std::numeric_limits<int32_t>::max();
+  const int64_t most = call.kernel.block_threads == 0 ? DeviceThreads(call.kernel) / kernel.threads
+                                                      : std::numeric_limits<int32_t>::max();
   llvm::Value* limit = b_.getInt64(static_cast<uint64_t>(most));
   blocks = b_.CreateSelect(b_.CreateICmpULT(blocks, limit), blocks, limit);
   When(b_.CreateICmpSGT(tasks, b_.getInt64(0)), [&] {
     auto* type = llvm::FunctionType::get(i32_, {ptr_, i32_, i32_, ptr_}, false);
-    LeaveWith(b_.CreateCall(type, host_.launch,
-                            {host_.host, b_.getInt32(kernel.number), b_.CreateTrunc(blocks, i32_),
-                             buffers_}));
+    LeaveWith(b_.CreateCall(
+        type, host_.launch,
+        {host_.host, b_.getInt32(kernel.number), b_.CreateTrunc(blocks, i32_), buffers_}));
   });
 }
 
@@ -154,8 +153,8 @@ void RunEmitter::Transfer(llvm::Value* to, llvm::Value* from, llvm::Value* bytes
                           uint32_t direction) {
   auto* type = llvm::FunctionType::get(i32_, {ptr_, ptr_, ptr_, i64_, i32_}, false);
   When(b_.CreateICmpNE(bytes, b_.getInt64(0)), [&] {
-    LeaveWith(b_.CreateCall(type, host_.transfer,
-                            {host_.host, to, from, bytes, b_.getInt32(direction)}));
+    LeaveWith(
+        b_.CreateCall(type, host_.transfer, {host_.host, to, from, bytes, b_.getInt32(direction)}));
   });
 }
 
@@ -197,10 +196,9 @@ absl::StatusOr<llvm::Constant*> RunEmitter::DeviceCode() {
   llvm::cast<llvm::GlobalVariable>(weights)->setVisibility(llvm::GlobalValue::HiddenVisibility);
   return tables_.Address(
       tables_.Sized<quench_device_code>(
-          {count(image.kernels), count(ranges), count(checks),
-           tables_.Text(device_->arch()), image.address, tables_.I64(image.bytes),
-           tables_.Array(image.kernels, "device_kernels"), weights,
-           tables_.Array(ranges, "device_ranges"),
+          {count(image.kernels), count(ranges), count(checks), tables_.Text(device_->arch()),
+           image.address, tables_.I64(image.bytes), tables_.Array(image.kernels, "device_kernels"),
+           weights, tables_.Array(ranges, "device_ranges"),
            tables_.I64(static_cast<int64_t>(shared_->weight_ranges->bytes())),
            tables_.Array(checks, "device_checks"), sides(program_.input_sides, "input_sides"),
            sides(program_.output_sides, "output_sides")}),

@@ -47,9 +47,9 @@ class GpuProductEmitter {
   // A row of the tile of `a` that a thread copies a chunk of, in each step.
   struct Source {
     Bool present;
-    Int base;      // bytes from the start of `a`
-    Int y, x;      // of a convolution: the input pixel under the first tap
-    Int to;        // in the stage
+    Int base;  // bytes from the start of `a`
+    Int y, x;  // of a convolution: the input pixel under the first tap
+    Int to;    // in the stage
   };
 
   Int Rows() { return b_.I(plan_.threads / GpuProductPlan::kStepChunks); }
@@ -73,8 +73,8 @@ class GpuProductEmitter {
       }
       sources_.push_back(source);
     }
-    weights_ = b_.Buffer(buffers_.Pack(kWeights)) + (n0_ + row) * plan_.row_bytes() +
-               chunk_ * kChunk;
+    weights_ =
+        b_.Buffer(buffers_.Pack(kWeights)) + (n0_ + row) * plan_.row_bytes() + chunk_ * kChunk;
     weights_to_ = b_.I(plan_.block_m * kRow) + PlaceOf(row, chunk_);
     a_ = b_.Buffer(plan_.prepares ? buffers_.Workspace() : buffers_.Input(group_.inputs[0]));
   }
@@ -156,7 +156,8 @@ class GpuProductEmitter {
       if (step < steps) CopyStep(b_.I(step), b_.I(step * plan_.stage_bytes()));
       g_.CommitCopies();
     }
-    const IntVar stage = b_.Variable(b_.I(0)), next = b_.Variable(b_.I(ahead * plan_.stage_bytes()));
+    const IntVar stage = b_.Variable(b_.I(0)),
+                 next = b_.Variable(b_.I(ahead * plan_.stage_bytes()));
     const auto after = [&](Int at) {  // the stage behind
       const Int end = b_.I(plan_.stages * plan_.stage_bytes());
       return (at + plan_.stage_bytes()) % end;
@@ -243,18 +244,20 @@ class GpuProductEmitter {
     const int lanes = plan_.n % 4 == 0 ? 4 : 1;
     const Int n = b_.I(plan_.n), m = b_.Size(plan_.m);
     ResultWriter writer(b_, group_, buffers_, packs_, lanes);
-    b_.For(thread_ * lanes, b_.I(plan_.block_m * plan_.block_n), plan_.threads * lanes, [&](Int at) {
-      const Int row = m0_ + at / b_.I(plan_.block_n), column = n0_ + at % b_.I(plan_.block_n);
-      b_.If(row < m && column < n, [&] {
-        Vec value = g_.LoadShared(at * 4, lanes, plan_.sums());
-        const Int channel = column * 4;
-        if (plan_.has_bias) {
-          const Vec bias = b_.Load(b_.Buffer(buffers_.Pack(kBias)) + channel, lanes, plan_.sums());
-          value = b_.Apply(VecOp::kAdd, value, bias);
-        }
-        writer.Store(Place::Of(row * n + column), channel, value, Int{});
-      });
-    });
+    b_.For(
+        thread_ * lanes, b_.I(plan_.block_m * plan_.block_n), plan_.threads * lanes, [&](Int at) {
+          const Int row = m0_ + at / b_.I(plan_.block_n), column = n0_ + at % b_.I(plan_.block_n);
+          b_.If(row < m && column < n, [&] {
+            Vec value = g_.LoadShared(at * 4, lanes, plan_.sums());
+            const Int channel = column * 4;
+            if (plan_.has_bias) {
+              const Vec bias =
+                  b_.Load(b_.Buffer(buffers_.Pack(kBias)) + channel, lanes, plan_.sums());
+              value = b_.Apply(VecOp::kAdd, value, bias);
+            }
+            writer.Store(Place::Of(row * n + column), channel, value, Int{});
+          });
+        });
     return writer.status();
   }
 
@@ -287,7 +290,8 @@ absl::Status EmitGpuPadding(VectorBuilder& b, const Planned<GpuProductPlan>& pro
   b.For(b.Begin(), b.End(), 1, [&](Int pixel) {
     const Int from = (pixel / pixels * s.in_channels * pixels + pixel % pixels) * plan.element();
     const Ptr in = b.Buffer(product.buffers.Input(product.group.inputs[0])) + from;
-    const Ptr out = b.Buffer(product.buffers.Workspace()) + pixel * (plan.channels * plan.element());
+    const Ptr out =
+        b.Buffer(product.buffers.Workspace()) + pixel * (plan.channels * plan.element());
     for (int64_t c = 0; c < plan.channels; ++c) {
       const Vec value = c < s.in_channels ? b.Load(in + pixels * (c * plan.element()), 1, plan.type)
                                           : b.Constant(type, 0, 1);
@@ -308,9 +312,10 @@ double CostOf(const KernelRequest& request, const Group& group, const GpuProduct
 
 std::string ReasonOf(const GpuProductPlan& plan) {
   const std::string form =
-      plan.products ? fmt::format("{} in tensor cores",
-                                  EnumNames<WarpProducts>::kNames[static_cast<size_t>(*plan.products)])
-                    : "f32";
+      plan.products
+          ? fmt::format("{} in tensor cores",
+                        EnumNames<WarpProducts>::kNames[static_cast<size_t>(*plan.products)])
+          : "f32";
   return fmt::format("{}, blocks of {} x {}{}", form, plan.block_m, plan.block_n,
                      plan.prepares ? ", padded copy" : "");
 }

@@ -34,10 +34,11 @@ void PlanBlocks(const KernelRequest& request, GpuProductPlan& plan) {
   struct Shape {
     int64_t block_m, block_n, warp_m, warp_n;
   };
-  static constexpr Shape kShapes[] = {{128, 128, 64, 32}, {128, 64, 32, 32}, {64, 64, 32, 32},
-                                      {32, 64, 32, 16}};
+  static constexpr Shape kShapes[] = {
+      {128, 128, 64, 32}, {128, 64, 32, 32}, {64, 64, 32, 32}, {32, 64, 32, 16}};
   constexpr double kEnoughBlocks = 80;
-  const bool large = request.target.gpu->features >= QUENCH_CUDA_SM_80;  // shared memory for the first
+  const bool large =
+      request.target.gpu->features >= QUENCH_CUDA_SM_80;  // shared memory for the first
   const auto m = static_cast<double>(TypicalValue(request.symbols, plan.m));
   for (const Shape& shape : kShapes) {
     if (shape.block_m * shape.block_n > 128 * 64 && !large) continue;
@@ -48,7 +49,8 @@ void PlanBlocks(const KernelRequest& request, GpuProductPlan& plan) {
     plan.warp_n = shape.warp_n;
     plan.threads = 32 * (shape.block_m / shape.warp_m) * (shape.block_n / shape.warp_n);
     if (!plan.products) plan.threads = 256;
-    const double blocks = (m / static_cast<double>(shape.block_m)) * static_cast<double>(plan.n_parts());
+    const double blocks =
+        (m / static_cast<double>(shape.block_m)) * static_cast<double>(plan.n_parts());
     if (blocks >= kEnoughBlocks && plan.n * 2 > shape.block_n) break;
   }
   SymbolTable& symbols = request.symbols;

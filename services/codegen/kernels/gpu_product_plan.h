@@ -29,9 +29,9 @@ struct GpuProductPlan {
   std::optional<ConvShape> conv;
   std::optional<ByteRoot> bytes;
   DataType type = DataType::kF32;  // of `a` and `w`, in memory
-  int64_t channels = 0;  // of a convolution's input in memory, padded to whole chunks
-  bool prepares = false;  // the padded input is a copy
-  int64_t chunks = 1;    // of 16 bytes along k
+  int64_t channels = 0;            // of a convolution's input in memory, padded to whole chunks
+  bool prepares = false;           // the padded input is a copy
+  int64_t chunks = 1;              // of 16 bytes along k
   Dim m = 1;
   int64_t n = 1;
   bool has_bias = false;
@@ -59,6 +59,7 @@ struct GpuProductPlan {
 
 // Nothing where the target has no such products of these operands.
 std::optional<GpuProductPlan> PlanGpuConv(const KernelRequest& request, const ConvRoot& conv);
-std::optional<GpuProductPlan> PlanGpuMatMul(const KernelRequest& request, const MatMulRoot& product);
+std::optional<GpuProductPlan> PlanGpuMatMul(const KernelRequest& request,
+                                            const MatMulRoot& product);
 
 }  // namespace quench::codegen

@@ -101,7 +101,8 @@ struct Candidate {
   // Hand-written kernels only; nests get a plan once they are chosen.
   std::shared_ptr<const CandidateCode> code = nullptr;
   std::optional<Preparation> preparation = std::nullopt;
-  int block_threads = 0;     // as KernelPlan's
+  bool on_host = false;   // of a program with device code: it is for the host all the same
+  int block_threads = 0;  // as KernelPlan's
   int64_t shared_bytes = 0;
   // Each range of tasks begins with work that is cheaper to repeat than to share: threads take one
   // range each.

@@ -91,12 +91,12 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
     buffers.push_back(buffer);
   }
   QUENCH_RETURN_IF_ERROR(BuildSizes(frame, node));
-  const KernelRequest request{frame.graph, node, KernelTarget(), KernelOptionsOf(options_),
-                              symbols_};
+  const KernelRequest request{frame.graph, node, candidate.on_host ? target_ : KernelTarget(),
+                              KernelOptionsOf(options_), symbols_};
   QUENCH_ASSIGN_OR_RETURN(KernelPlan kernel, PlanKernel(request, candidate));
   kernel.fuses = MayFuse(request);
   std::optional<KernelPlan> device_kernel;
-  if (target_.device) {
+  if (target_.device && !candidate.on_host) {
     device_kernel = std::exchange(kernel, {});
     if (candidate.code == nullptr) {
       QUENCH_ASSIGN_OR_RETURN(const Nest nest, candidate.kernel->nest(request, candidate));

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "common/runtime/abi.h"
-#include "services/codegen/plan/lives.h"
 #include "services/codegen/plan/laid_out_sizes.h"
+#include "services/codegen/plan/lives.h"
 
 namespace quench::codegen {
 namespace {
@@ -141,16 +141,15 @@ class Placer {
   // ---- costs ----
 
   double TransferCost(int storage) {
-    return kTransfer + static_cast<double>(BytesAt(StorageAt(storage).shape, slots_)) /
-                           kTransferBytes;
+    return kTransfer +
+           static_cast<double>(BytesAt(StorageAt(storage).shape, slots_)) / kTransferBytes;
   }
 
   bool Faster(const CallStep& call, const Sides& sides) {
     const KernelPlan& kernel = *call.device_kernel;
-    const double tasks = static_cast<double>(
-        std::max<int64_t>(1, kernel.tasks.is_static() ? kernel.tasks.value()
-                                                      : slots_[static_cast<size_t>(
-                                                            kernel.tasks.symbol())]));
+    const double tasks = static_cast<double>(std::max<int64_t>(
+        1, kernel.tasks.is_static() ? kernel.tasks.value()
+                                    : slots_[static_cast<size_t>(kernel.tasks.symbol())]));
     double device = kLaunch + call.cost * std::max(1.0, kEnoughTasks / tasks);
     double host = call.cost * kSlowerHost;
     bool chain = false;
@@ -167,7 +166,8 @@ class Placer {
   }
 
   bool CanRunThere(const CallStep& call) {
-    if (!call.device_kernel || call.device_kernel->empty() || call.scratch_storage >= 0) return false;
+    if (!call.device_kernel || call.device_kernel->empty() || call.scratch_storage >= 0)
+      return false;
     if (!call.device_kernel->scratch_bytes.is_static() || DeviceThreads(*call.device_kernel) == 0)
       return false;
     return std::none_of(call.buffers.begin(), call.buffers.end(),
@@ -210,9 +210,9 @@ class Placer {
   void Place(Step& step, CopyStep& copy, Sides& sides, Steps& out) {
     const int from = StorageOf(copy.from), to = StorageOf(copy.to);
     const bool heap = OnHeap(from) || OnHeap(to);
-    const bool there = !heap && (sides[static_cast<size_t>(from)] & kDevice) != 0 &&
-                       !(sides[static_cast<size_t>(from)] == kBoth &&
-                         sides[static_cast<size_t>(to)] == kHost);
+    const bool there =
+        !heap && (sides[static_cast<size_t>(from)] & kDevice) != 0 &&
+        !(sides[static_cast<size_t>(from)] == kBoth && sides[static_cast<size_t>(to)] == kHost);
     const uint8_t side = there ? kDevice : kHost;
     if (!OnHeap(from)) Bring(from, side, sides, step.node, out);
     if (!OnHeap(to)) Write(copy.to, side, sides, step.node, out, /*all=*/true);
@@ -368,8 +368,20 @@ int64_t DeviceThreads(const KernelPlan& kernel) {
   return std::min<int64_t>(kMostScratch / scratch / kWarp * kWarp, 16384);
 }
 
-void PlaceOnDevice(Program& program, const SymbolTable& symbols, bool all) {
+void PlaceOnDevice(Program& program, std::vector<KernelReport>& reports, const SymbolTable& symbols,
+                   bool all) {
   Placer(program, symbols, all).Run();
+  std::set<int> host;
+  ForEachStep(program.steps, [&](const Step& step) {
+    const auto* call = step.As<CallStep>();
+    if (call != nullptr && !call->on_device &&
+        call->first_output < static_cast<int>(call->buffers.size()))
+      host.insert(step.node);
+  });
+  for (const int node : host) {
+    if (node >= 0 && node < static_cast<int>(reports.size()))
+      reports[static_cast<size_t>(node)].reason += ", on the host";
+  }
 }
 
 }  // namespace quench::codegen

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "services/codegen/plan/program.h"
+#include "services/codegen/plan/report.h"
 
 namespace quench::codegen {
 
@@ -16,6 +18,8 @@ inline constexpr int kDeviceBlock = 128;  // threads of a block that do tasks by
 // done there sooner, transfers included; with `all`, wherever it can. Storages get a copy in the GPU's memory when
 // something there uses them, transfers are added, and lives are counted anew. Every program with device code passes
 // through here once, after it is built and before memory is assigned.
-void PlaceOnDevice(Program& program, const SymbolTable& symbols, bool all);
+// Kernels that stay on the host say so in their reports.
+void PlaceOnDevice(Program& program, std::vector<KernelReport>& reports, const SymbolTable& symbols,
+                   bool all);
 
 }  // namespace quench::codegen

@@ -125,10 +125,24 @@ Proposals Proposer::Of(const Graph& graph, const Node& node) {
 
 std::vector<Candidate> Proposer::Propose(const Graph& graph, const Node& node,
                                          SymbolTable& symbols) const {
+  std::vector<Candidate> all = ProposeFor(target_, graph, node, symbols);
+  // A group is cut before it leaves the GPU.
+  if (!all.empty() || host_ == nullptr || node.op == "q.fused") return all;
+  all = ProposeFor(*host_, graph, node, symbols);
+  std::erase_if(all, [](const Candidate& candidate) { return !IsRowMajor(candidate); });
+  for (Candidate& candidate : all) {
+    candidate.on_host = true;
+    candidate.slow = "no kernel of the GPU takes it: it runs on the host";
+  }
+  return all;
+}
+
+std::vector<Candidate> Proposer::ProposeFor(const Target& target, const Graph& graph,
+                                            const Node& node, SymbolTable& symbols) const {
   std::vector<Candidate> all;
-  const KernelRequest request{graph, node, target_, KernelOptionsOf(options_), symbols};
+  const KernelRequest request{graph, node, target, KernelOptionsOf(options_), symbols};
   for (const Kernel* kernel : AllKernels()) {
-    if (target_.gpu ? kernel->gpu : kernel->cpu) codegen::Propose(*kernel, request, all);
+    if (target.gpu ? kernel->gpu : kernel->cpu) codegen::Propose(*kernel, request, all);
   }
   std::erase_if(all, [&](const Candidate& candidate) { return !AllowedAt(candidate, options_); });
   if (options_.opt_level >= 3 && options_.channel_layout == "last")

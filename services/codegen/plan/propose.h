@@ -31,9 +31,12 @@ std::string CandidateKey(const Node& node, const Candidate& candidate, const Sym
 // nothing but itself.
 class Proposer {
  public:
-  // Both must outlive it.
+  // All must outlive it. Where `target` has device code, kernels are for its GPU; what no such kernel takes is for the
+  // target itself, the host.
   Proposer(const Target& target, const CompileOptions& options)
-      : target_(target), options_(options) {}
+      : target_(target.device ? *target.device : target),
+        host_(target.device ? &target : nullptr),
+        options_(options) {}
 
   // All candidates for a node at the level of the options. A group is asked about when groups are cut,
   // and again when kernels are chosen: its proposals are kept.
@@ -47,8 +50,11 @@ class Proposer {
   };
   std::shared_ptr<SymbolTable> Scratch(const Graph& graph);
   std::vector<Candidate> Propose(const Graph& graph, const Node& node, SymbolTable& symbols) const;
+  std::vector<Candidate> ProposeFor(const Target& target, const Graph& graph, const Node& node,
+                                    SymbolTable& symbols) const;
 
   const Target& target_;
+  const Target* const host_;  // of a GPU
   const CompileOptions& options_;
   std::map<const Graph*, Known> known_;  // groups, by their bodies
   std::shared_ptr<SymbolTable> scratch_;

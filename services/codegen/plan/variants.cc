@@ -77,7 +77,7 @@ absl::StatusOr<OwnProgram> ProgramFor(const Target& target, const Graph& groups,
                                       const CompileOptions& options, WeightTable& weights,
                                       const StepContext& context) {
   Graph own = WithOwnSymbols(groups);
-  Proposer proposer(target.device ? *target.device : target, options);
+  Proposer proposer(target, options);
   OwnProgram result;
   QUENCH_ASSIGN_OR_RETURN(
       result.graph, passes::CutGroups(std::move(own), [&](const Graph& graph, const Node& node) {
@@ -86,7 +86,8 @@ absl::StatusOr<OwnProgram> ProgramFor(const Target& target, const Graph& groups,
   QUENCH_ASSIGN_OR_RETURN(result.built,
                           BuildProgram(result.graph, target, options, proposer, weights, context));
   if (target.device) {
-    PlaceOnDevice(result.built.program, *result.graph.symbols, target.device->gpu->emulated);
+    PlaceOnDevice(result.built.program, result.built.reports, *result.graph.symbols,
+                  target.device->gpu->emulated);
   } else if (options.opt_level >= 3) {
     FormBands(result.built.program, result.built.reports, target);
   }

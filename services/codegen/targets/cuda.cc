@@ -30,8 +30,8 @@ const std::vector<CudaArch>& Archs() {
 
 // Cards after the last row.
 const std::vector<std::string>& NewerArchs() {
-  static const auto* const kNewer = new std::vector<std::string>{
-      "sm_100", "sm_101", "sm_103", "sm_110", "sm_120", "sm_121"};
+  static const auto* const kNewer =
+      new std::vector<std::string>{"sm_100", "sm_101", "sm_103", "sm_110", "sm_120", "sm_121"};
   return *kNewer;
 }
 

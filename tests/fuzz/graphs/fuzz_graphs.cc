@@ -193,8 +193,9 @@ int main(int argc, char** argv) {
   app.add_option("--ways", options.ways, "in which each graph is compiled")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
-  app.add_option("--target", options.target,
-                 "compile for this one alone; code for a GPU that is emulated runs on the emulation");
+  app.add_option(
+      "--target", options.target,
+      "compile for this one alone; code for a GPU that is emulated runs on the emulation");
   app.add_option("--output", options.output, "folder for what is found")->capture_default_str();
   app.add_option("--most", options.most_findings, "findings, after which it ends")
       ->capture_default_str();

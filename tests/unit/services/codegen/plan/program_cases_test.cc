@@ -48,7 +48,8 @@ absl::Status Place(Case& c) {
     if (call != nullptr && !call->kernel.name.starts_with("host"))
       call->device_kernel = call->kernel;
   });
-  PlaceOnDevice(c.program, c.symbols, /*all=*/true);
+  std::vector<KernelReport> kernels(c.program.nodes.size());
+  PlaceOnDevice(c.program, kernels, c.symbols, /*all=*/true);
   return absl::OkStatus();
 }
 

@@ -1,0 +1,73 @@
+// Every operator of the catalogue becomes code for GPUs: PTX for the oldest and the newest architecture, and kernels that
+// run on the emulated device, where their results are compared with the interpreter's.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "services/codegen/emit/artifact.h"
+#include "services/codegen/emit/module.h"
+#include "services/codegen/plan/variants.h"
+#include "services/codegen/targets/resolve.h"
+#include "tests/unit/services/codegen/compile_support.h"
+#include "tests/unit/services/codegen/every_operator.h"
+
+namespace quench::codegen::operators_gpu_test {
+namespace {
+
+constexpr char kEmulated[] = "cuda -arch=emulated -host=x86-64-v2";
+
+class OperatorsGpuTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { setenv("QUENCH_CUDA_DRIVER", QUENCH_EMULATED_DRIVER, 1); }
+};
+
+// A graph's name, for messages: that of its first node's operator.
+std::string NameOf(const Graph& graph) {
+  return graph.nodes.empty() ? graph.name : graph.nodes[0].op + " of `" + graph.name + "`";
+}
+
+TEST_F(OperatorsGpuTest, EachHasTheInterpretersResults) {
+  int launched = 0;
+  for (const Graph& graph : GraphsOfAllOperators()) {
+    SCOPED_TRACE(NameOf(graph));
+    CompileOptions options;
+    options.target = kEmulated;
+    options.check = CheckMode::kFull;
+    const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    ASSERT_TRUE(compiled->report.check.has_value());
+    if (graph.nodes[0].op == "q.dims") continue;  // the interpreter takes no sizes of the run
+    EXPECT_TRUE(compiled->report.check->reason.empty()) << compiled->report.check->reason;
+    EXPECT_EQ(compiled->report.check->variant, "cuda-emulated");
+    const absl::StatusOr<std::string> plan = PlanText(graph, options, PlanStage::kProgram);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    launched += plan->find(" launch ") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GE(launched, 150);  // others have nothing to compute, or sizes that only a run tells
+}
+
+TEST_F(OperatorsGpuTest, EachBecomesPtx) {
+  for (const char* arch : {"sm_60", "sm_75", "sm_90"}) {
+    const Target target =
+        ResolveTarget(std::string("cuda -host=x86-64-v2 -arch=") + arch).value().back();
+    for (const Graph& graph : GraphsOfAllOperators()) {
+      SCOPED_TRACE(std::string(arch) + " " + NameOf(graph));
+      CompileOptions options;
+      options.target = std::string("cuda -host=x86-64-v2 -arch=") + arch;
+      WeightTable weights;
+      const absl::StatusOr<Graph> groups = GroupGraph(graph, options);
+      ASSERT_TRUE(groups.ok()) << groups.status();
+      const auto variants = PlanVariants(*groups, {target}, options, weights, {});
+      ASSERT_TRUE(variants.ok()) << variants.status();
+      const auto module = ModuleBuilder::Create(target);
+      ASSERT_TRUE(module.ok()) << module.status();
+      const std::vector<uint64_t> offsets(weights.entries().size() + 1, 0);
+      const absl::Status emitted =
+          EmitVariant(**module, variants->front().built.program, target, offsets, "variant");
+      EXPECT_TRUE(emitted.ok()) << emitted;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quench::codegen::operators_gpu_test
