@@ -14,13 +14,16 @@ class DeviceGraphTest : public DeviceTest {
 
   // Runs with x from `first` on, at a size, and looks at the results.
   void ExpectRun(size_t n, float first) {
-    const Floats x = Counted(n, first), cache = Counted(n, -first);
-    ASSERT_EQ(Set(0, x), QUENCH_RT_OK) << error_.text;
-    ASSERT_EQ(Set(1, cache), QUENCH_RT_OK) << error_.text;
+    x_ = Counted(n, first);
+    cache_ = Counted(n, -first);
+    ASSERT_EQ(Set(0, x_), QUENCH_RT_OK) << error_.text;
+    ASSERT_EQ(Set(1, cache_), QUENCH_RT_OK) << error_.text;
     ASSERT_EQ(Run(), QUENCH_RT_OK) << error_.text;
-    EXPECT_EQ(Output(0), LineOf(x));
-    EXPECT_EQ(Output(1), Sum(x, cache));
+    EXPECT_EQ(Output(0), LineOf(x_));
+    EXPECT_EQ(Output(1), Sum(x_, cache_));
   }
+
+  Floats x_, cache_;  // bound after a run, too
 };
 
 constexpr uint64_t kLaunches = 3;  // of one run
