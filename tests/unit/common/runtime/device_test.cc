@@ -56,6 +56,23 @@ TEST_F(DeviceTest, MemoryOfBothSidesMeets) {
   EXPECT_EQ(Report(), "");
 }
 
+TEST_F(DeviceTest, SizesThatOnlyARunKnowsCannotBeBound) {
+  Begin(device_mixed_query);
+  const Context context;
+  const DeviceFloats memory(context, 8);
+  const Floats x = {1, 2};
+  ASSERT_EQ(Set(0, x), QUENCH_RT_OK);
+  ASSERT_EQ(Set(1, x), QUENCH_RT_OK);
+  ASSERT_EQ(quench_rt_set_device_output(session_, 3, memory.data(), 32, &error_), QUENCH_RT_OK);
+  EXPECT_EQ(Run(), QUENCH_RT_INVALID);
+  EXPECT_STREQ(error_.text,
+               "output `positive`: its size is known only after the run, its memory cannot be "
+               "bound");
+  ASSERT_EQ(quench_rt_set_device_output(session_, 3, nullptr, 0, &error_), QUENCH_RT_OK);
+  ASSERT_EQ(Run(), QUENCH_RT_OK) << error_.text;
+  EXPECT_EQ(Output(3), (Floats{4, 7}));
+}
+
 TEST_F(DeviceTest, OutputsGoIntoMemoryOfTheCallers) {
   Begin(device_mixed_query);
   const Floats x = {1, 2}, k = {3, 4};
