@@ -148,6 +148,22 @@ need_litert() {
   rm -f "$log"
 }
 
+# need_ptxas INSTALL: NVIDIA's assembler for tests/ops/ptxas_test.py, in build/ptxas-venv. Where it cannot be had, that test skips
+# and says so. The version is the one that its table was written for.
+need_ptxas() {
+  local venv=$root/build/ptxas-venv log
+  ls "$venv"/lib/python*/site-packages/nvidia/*/bin/ptxas >/dev/null 2>&1 && return 0
+  [ "$1" -eq 1 ] || return 0
+  rm -rf "$venv"
+  log=$(mktemp)
+  if ! { python3 -m venv "$venv" &&
+    timeout 300 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 'nvidia-cuda-nvcc-cu12==12.9.86'; } >"$log" 2>&1; then
+    echo "no assembler for GPUs: $(grep -i error "$log" | tail -n 1)"
+    rm -rf "$venv"
+  fi
+  rm -f "$log"
+}
+
 # need_notebook INSTALL: a Python with a notebook's kernel and with checkers of types, in build/notebook-venv, for tests/python. Where
 # it cannot be had, those tests skip and say so.
 need_notebook() {

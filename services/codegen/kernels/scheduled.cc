@@ -71,6 +71,16 @@ bool KeepsChannels(const Node& node) {
   return std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps);
 }
 
+// A convolution with a filter of its own for each channel.
+bool IsDepthwise(const KernelRequest& request) {
+  const Node& node = request.node;
+  if (node.op != "Conv" && node.op != "ConvInteger") return false;
+  const Type& weight = request.graph.value(node.inputs[1]).type;
+  const Type& result = request.graph.value(node.outputs[0]).type;
+  return weight.ranked && weight.rank() == 4 && result.rank() == 4 && weight.dims[1].is(1) &&
+         result.dims[1].is_static() && result.dims[1].value() == node.Int("group", 1);
+}
+
 // Channels that fill no vector are not worth a block.
 bool Blockable(const Target& target, const Type& type) {
   const bool fits = type.dtype == DataType::kF32 || IsHalf(type.dtype) ||
@@ -115,7 +125,9 @@ void ProposeBlocked(const KernelRequest& request, std::vector<Candidate>& candid
   const Node& node = request.node;
   if (node.outputs.size() != 1) return;  // else the first may be absent
   const Type& result = request.graph.value(node.outputs[0]).type;
-  if (!Blockable(request.target, result) || !(Pointwise(request) || KeepsChannels(node))) return;
+  const bool keeps = Pointwise(request) || KeepsChannels(node) ||
+                     (request.target.gpu && IsDepthwise(request));  // CPUs have a kernel for it
+  if (!Blockable(request.target, result) || !keeps) return;
   for (const Layout& layout : ChannelLayouts(request.target, result.dtype))
     ProposeInBlocks(layout, request, candidates);
 }
