@@ -57,7 +57,7 @@ absl::StatusOr<DeviceKernel> DeviceModule::Emit(const KernelPlan& plan, size_t b
   const int64_t threads = std::min<int64_t>(kDeviceBlock, DeviceThreads(plan));
   entry.kernel.threads = plan.block_threads > 0 ? plan.block_threads : static_cast<int>(threads);
   entry.shared_bytes = plan.shared_bytes;
-  entry.cooperates = plan.block_threads > 0;
+  entry.cooperates = TaskThreads(plan) > 1;
   entry.pipeline = Pipeline::kNest;
   std::string key = fmt::format("{} {} {} {}", emitted.symbol, buffers, entry.kernel.threads,
                                 plan.scratch_bytes.is_static() ? plan.scratch_bytes.value() : 0);
@@ -101,10 +101,12 @@ llvm::Function* DeviceModule::EmitBody(const KernelPlan& plan, llvm::Function* i
   llvm::Value* tasks = argument(buffers + entry.kernel.slots.size());
   const auto wide = [&](llvm::Value* value) { return b.CreateZExt(value, i64); };
   llvm::Value *thread = wide(device.Block()), *step = wide(device.Blocks());
-  if (!entry.cooperates) {
+  if (plan.block_threads == 0) {
     llvm::Value* threads = wide(device.BlockThreads());
+    const auto together = static_cast<uint64_t>(TaskThreads(plan));
     thread = b.CreateAdd(b.CreateMul(thread, threads), wide(device.Thread()));
-    step = b.CreateMul(step, threads);
+    thread = b.CreateUDiv(thread, b.getInt64(together));
+    step = b.CreateUDiv(b.CreateMul(step, threads), b.getInt64(together));
   }
   llvm::Value* list = b.CreateAlloca(llvm::ArrayType::get(ptr, buffers + 1));
   if (emulated_) b.CreateStore(body->getArg(0), b.CreateConstGEP1_64(ptr, list, buffers));

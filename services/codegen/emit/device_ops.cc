@@ -250,6 +250,14 @@ void DeviceOps::AddProducts(WarpProducts products, std::array<llvm::Value*, 4>& 
   put();
 }
 
+void DeviceOps::SyncWarp() const {
+  if (thread_ != nullptr) {
+    ShuffleXor(b_.getInt32(0), 0);  // all of the warp come to it
+  } else {
+    Line("bar.warp.sync 0xffffffff;", "~{memory}", b_.getVoidTy(), {});
+  }
+}
+
 llvm::Value* DeviceOps::ShuffleXor(llvm::Value* word, int mask) const {
   llvm::Value* other = b_.getInt32(static_cast<uint32_t>(mask));
   if (thread_ != nullptr) return Call(EmulatedOps::shuffle_xor, b_.getInt32Ty(), {word, other});

@@ -12,6 +12,7 @@
 
 #include "common/loops/ranges.h"
 #include "services/codegen/emit/arith.h"
+#include "services/codegen/emit/device_ops.h"
 #include "services/codegen/emit/module_state.h"
 #include "services/codegen/schedule/schedule.h"
 
@@ -83,6 +84,17 @@ class NestEmitter {
   void InBlocks(const loops::Stmt& stmt, llvm::Value* begin, llvm::Value* end, int64_t step,
                 const std::function<void(llvm::Value*, llvm::Value*)>& body);
   void VaryingFor(loops::StmtId id, const Lanes& begin, const Lanes& end);
+
+  // nest_warps.cc: loops that the threads of a GPU's warp share
+  bool InWarps() const { return !schedule_.warp_loops.empty(); }
+  DeviceOps Device();
+  llvm::Value* WarpLane();  // i64
+  void WarpFor(loops::StmtId id);
+  void SyncWarp();
+  llvm::Value* OverWarp(loops::BinaryOp op, DataType type, llvm::Value* value);
+  llvm::Value* FromLane(llvm::Value* value, int mask);
+  void StoreOnce(const loops::Stmt& stmt);  // by the first thread
+
   void MaskedFor(const loops::Stmt& stmt, llvm::Value* begin, llvm::Value* end);
   void While(const loops::Stmt& stmt);
   void VaryingWhile(const loops::Stmt& stmt);
@@ -169,6 +181,7 @@ class NestEmitter {
   std::map<int32_t, llvm::Value*> slots_;
   std::map<loops::BufferId, std::vector<llvm::Value*>> tables_;
   bool writes_slots_ = false;
+  bool in_warp_loop_ = false;
   bool stack_scratch_ = true;
   std::vector<std::string> messages_;
 

@@ -74,7 +74,7 @@ void NestEmitter::Statement(loops::StmtId id) {
     case StmtKind::kSet:
       return Set(stmt);
     case StmtKind::kStore:
-      return Store(stmt);
+      return InWarps() && !in_warp_loop_ ? StoreOnce(stmt) : Store(stmt);
     case StmtKind::kCheck:
       return Check(stmt);
     case StmtKind::kSetSlot: {
@@ -94,6 +94,7 @@ void NestEmitter::For(loops::StmtId id) {
       planned != schedule_.lanes.end() && lanes_ == 1) {
     return LanesFor(id, planned->second);
   }
+  if (schedule_.warp_loops.contains(id)) return WarpFor(id);
   const Stmt& stmt = StmtAt(id);
   const Lanes begin = Value(stmt.args[0]);
   const Lanes end = Value(stmt.args[1]);

@@ -11,6 +11,8 @@
 #include "common/runtime/abi.h"
 #include "services/codegen/plan/laid_out_sizes.h"
 #include "services/codegen/plan/lives.h"
+#include "services/codegen/schedule/schedule.h"
+#include "services/codegen/schedule/warps.h"
 
 namespace quench::codegen {
 namespace {
@@ -150,7 +152,9 @@ class Placer {
     const double tasks = static_cast<double>(std::max<int64_t>(
         1, kernel.tasks.is_static() ? kernel.tasks.value()
                                     : slots_[static_cast<size_t>(kernel.tasks.symbol())]));
-    double device = kLaunch + call.cost * std::max(1.0, kEnoughTasks / tasks);
+    double device =
+        kLaunch + call.cost * std::max(1.0, kEnoughTasks /
+                                                (tasks * static_cast<double>(TaskThreads(kernel))));
     double host = call.cost * kSlowerHost;
     bool chain = false;
     for (int i = 0; i < call.first_output; ++i) {
@@ -360,8 +364,13 @@ class Placer {
 
 }  // namespace
 
+int64_t TaskThreads(const KernelPlan& kernel) {
+  if (kernel.block_threads > 0) return kernel.block_threads;
+  return kernel.nest != nullptr && !kernel.nest->warp_loops.empty() ? kWarp : 1;
+}
+
 int64_t DeviceThreads(const KernelPlan& kernel) {
-  constexpr int64_t kMost = 1 << 20, kMostScratch = 256 << 20, kWarp = 32;
+  constexpr int64_t kMost = 1 << 20, kMostScratch = 256 << 20;
   if (kernel.block_threads > 0) return kMost;
   const int64_t scratch = kernel.scratch_bytes.is_static() ? kernel.scratch_bytes.value() : 0;
   if (scratch == 0) return kMost;

@@ -12,6 +12,8 @@ namespace quench::codegen {
 // Threads of a launch that do tasks by themselves, at most: fewer where each has much scratch. A multiple of 32; 0:
 // so much scratch that the kernel cannot run on the GPU.
 int64_t DeviceThreads(const KernelPlan& kernel);
+// Threads that do a task together.
+int64_t TaskThreads(const KernelPlan& kernel);
 inline constexpr int kDeviceBlock = 128;  // threads of a block that do tasks by themselves
 
 // Gives each call a place: the GPU where it has a plan for it, touches no memory of the heap, and is estimated to be

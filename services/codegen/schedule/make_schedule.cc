@@ -6,6 +6,7 @@
 #include "services/codegen/schedule/schedule.h"
 #include "services/codegen/schedule/tasks.h"
 #include "services/codegen/schedule/vectorise.h"
+#include "services/codegen/schedule/warps.h"
 #include "services/codegen/schedule/window.h"
 
 namespace quench::codegen {
@@ -33,6 +34,7 @@ absl::StatusOr<Schedule> MakeSchedule(const loops::Function& function,
     SplitFlatLoops(schedule);  // a flat loop of lanes becomes tasks of some thousand elements
   }
   ChooseTasks(symbols, schedule, /*all=*/target.gpu.has_value());
+  if (vectorise && target.gpu) ChooseWarps(schedule);
   return schedule;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "common/ir/symbols.h"
@@ -23,6 +24,9 @@ struct Schedule {
   // one task.
   std::vector<loops::StmtId> task_loops;
   Dim tasks = 1;
+  // GPUs only: loops of a task whose iterations the threads of a warp share, and add up the sums of. Empty: a thread does
+  // a task.
+  std::set<loops::StmtId> warp_loops;
 };
 
 }  // namespace quench::codegen
