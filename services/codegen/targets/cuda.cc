@@ -54,7 +54,6 @@ absl::StatusOr<CudaArch> ArchOf(const std::string& name) {
 Target OneLane(Target target) {
   target.vector_bits = 32;
   target.vector_registers = 64;
-  target.fma = true;
   target.divides_words = true;
   target.soft_float_calls = false;
   target.multiply_by_lane = false;
@@ -92,6 +91,7 @@ absl::StatusOr<std::shared_ptr<const Target>> CudaTarget(const std::string& arch
   target.triple = "nvptx64-nvidia-cuda";
   target.baseline = target.cpu = row.name;
   target.features = "+" + row.ptx;
+  target.fma = true;
   target.converts_halves = true;
   target.gpu = Gpu{.arch = row.name, .features = row.bit, .driver = row.driver};
   return std::make_shared<const Target>(std::move(target));
