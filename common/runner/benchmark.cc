@@ -34,6 +34,7 @@ absl::StatusOr<BenchResult> Benchmark(const std::filesystem::path& path,
         inputs, RandomInputs(artifact->inputs(), options.seed, result.sizes, kAnyIndex));
     result.batch = BatchOf(artifact->inputs(), artifact->outputs(), result.sizes);
     result.variant = artifact->variant();
+    result.device = artifact->device();
   }
   const Clock::time_point opening = Clock::now();
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,

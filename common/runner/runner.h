@@ -48,7 +48,8 @@ struct BenchResult {
   double lower_quartile_ms = 0, upper_quartile_ms = 0;
   int64_t arena_bytes = 0, arena_lower_bound = 0, runs = 0;
   int threads = 1;
-  std::string variant;                   // the one that this CPU took
+  std::string variant;                   // the one that ran
+  std::string device;                    // Artifact::device; empty where nobody said it
   std::map<std::string, int64_t> sizes;  // of symbolic dims, those that were chosen too
   int64_t batch = 0;                     // samples in a run; 0: the model has no batch
   // Cores of this process, and how many of them other programs took meanwhile; 0 and 0: nobody knows.

@@ -264,14 +264,17 @@ void PrintNames(const char* title, const std::vector<std::string>& names, std::s
 absl::StatusOr<CompareReport> Compare(const std::filesystem::path& reference,
                                       const std::filesystem::path& other, const Samples& samples,
                                       const CompareOptions& options, const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const auto a, Artifact::Open(reference, options.threads));
-  QUENCH_ASSIGN_OR_RETURN(const auto b, Artifact::Open(other, options.threads));
-  QUENCH_RETURN_IF_ERROR(CheckInterfaces(*a, *b));
+  const OpenOptions how(options.threads, options.device);
+  QUENCH_ASSIGN_OR_RETURN(const auto b, Artifact::Open(other, how));
+  absl::StatusOr<std::unique_ptr<Artifact>> a = Artifact::Open(reference, how);
+  if (!a.ok() && !options.device.empty()) a = Artifact::Open(reference, {options.threads, "cpu"});
+  QUENCH_RETURN_IF_ERROR(a.status());
+  QUENCH_RETURN_IF_ERROR(CheckInterfaces(**a, *b));
   Comparison comparison(*b, options);
   return OverSamples(
       samples, comparison,
       [&](int64_t, const std::vector<Tensor>& inputs) {
-        return comparison.Run(*a, inputs, context);
+        return comparison.Run(**a, inputs, context);
       },
       context);
 }
@@ -285,7 +288,8 @@ absl::StatusOr<CompareReport> CompareWithFiles(const Samples& expected,
     return InvalidArgument("there are outputs of {} samples, and inputs of {}", expected.count(),
                            samples.count());
   }
-  QUENCH_ASSIGN_OR_RETURN(const auto artifact, Artifact::Open(other, options.threads));
+  QUENCH_ASSIGN_OR_RETURN(const auto artifact,
+                          Artifact::Open(other, {options.threads, options.device}));
   Comparison comparison(*artifact, options);
   return OverSamples(
       samples, comparison,

@@ -53,6 +53,8 @@ struct CompareOptions {
   bool layers = false;               // both libraries are tap builds
   std::vector<int64_t> labels = {};  // a class for each row of the first output; empty: none
   int threads = 1;
+  // Where the other library runs (OpenOptions::device), and the reference, too, if it has code for it.
+  std::string device = {};
   // For `first_divergence`, relative to the largest value; absent: 1e-3, or 0.1 if the other build's
   // layers are quantized, because all of these differ by more than 1e-3.
   std::optional<double> tolerance = std::nullopt;

@@ -208,7 +208,7 @@ absl::StatusOr<VerifyReport> Verify(const Graph& canonical,
                                     const std::filesystem::path& artifact_path,
                                     const VerifyOptions& asked, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
-                          Artifact::Open(artifact_path, asked.threads, asked.key));
+                          Artifact::Open(artifact_path, {asked.threads, asked.device}, asked.key));
   QUENCH_RETURN_IF_ERROR(CheckInterface(canonical, *artifact));
   VerifyOptions options = asked;
   QUENCH_ASSIGN_OR_RETURN(options.sizes, ChooseSizes(InputsOf(canonical), asked.sizes));

@@ -35,6 +35,7 @@ struct VerifyOptions {
   bool per_layer = false;
   uint64_t seed = 1;
   int threads = 1;
+  std::string device;                    // of the library: OpenOptions::device
   ArtifactKey key;                       // for an encrypted library
   std::map<std::string, int64_t> sizes;  // of symbolic dims, by name; others by ChooseSizes
   passes::PassOptions passes;            // with which the library was compiled

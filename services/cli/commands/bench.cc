@@ -12,6 +12,7 @@
 #include "services/cli/ceilings.h"
 #include "services/cli/colour.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/device_flag.h"
 #include "services/cli/encryption.h"
 #include "services/cli/model_source.h"
 #include "services/cli/profile.h"
@@ -24,6 +25,7 @@ constexpr char kBenchExamples[] = R"(Examples:
   quench bench out/model.so                        three seconds on random inputs, one thread
   quench bench out/model.so --threads 2 --seconds 10 --format json
   quench bench out/model.so --size height=320 --size width=320   sizes of the model's symbolic dimensions
+  quench bench out/model.so --device cuda          a library for GPUs on the first one; --device cpu: beside it
   quench bench out/model.so --profile              time spent in each kernel
   quench bench out/model.so --trace run.json       the same as a trace for Perfetto or chrome://tracing
   quench bench --machine                           measures this machine's peak compute and bandwidth
@@ -37,7 +39,7 @@ struct BenchArgs {
   double seconds = 3;
   std::string format = "text";
   bool profile = false, machine = false, remeasure = false;
-  std::string trace, metadata;
+  std::string trace, metadata, device;
   std::vector<std::string> sizes;
   uint64_t seed = 1;
 };
@@ -97,11 +99,16 @@ void PrintWarnings(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) PrintWarning(warning);
 }
 
+// Only where it is not the usual one.
+void PrintDevice(const std::string& device) {
+  if (!device.empty() && device != "cpu") fmt::print("on {}\n", device);
+}
+
 absl::Status RunProfile(const BenchArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const ArtifactKey key, KeyOf(*args.key));
   QUENCH_ASSIGN_OR_RETURN(auto sizes, ParseSizes(args.sizes));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
-                          Artifact::Open(args.artifact, args.threads, key));
+                          Artifact::Open(args.artifact, {args.threads, args.device}, key));
   sizes.merge(CountedSizes(MetadataOf(args), *artifact));
   QUENCH_ASSIGN_OR_RETURN(sizes, ChooseSizes(artifact->inputs(), sizes));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs,
@@ -123,12 +130,15 @@ absl::Status RunProfile(const BenchArgs& args, const StepContext& context) {
   const std::vector<std::string> warnings = BenchWarnings(load);
   if (args.format == "json") {
     nlohmann::json json = ProfileToJson(profile);
+    json["variant"] = artifact->variant();
+    json["device"] = artifact->device();
     json["sizes"] = sizes;
     json["warnings"] = warnings;
     fmt::print("{}\n", json.dump(2));
     return absl::OkStatus();
   }
   PrintWarnings(warnings);
+  PrintDevice(artifact->device());
   if (!sizes.empty()) fmt::print("at {}\n", SizesText(sizes));
   fmt::print("{}", ProfileTable(profile));
   return absl::OkStatus();
@@ -138,7 +148,8 @@ absl::StatusOr<BenchResult> BenchHere(const BenchArgs& args,
                                       const std::map<std::string, int64_t>& sizes,
                                       const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const ArtifactKey key, KeyOf(*args.key));
-  return Benchmark(args.artifact, {args.threads, args.seconds, sizes, args.seed}, context, key);
+  return Benchmark(args.artifact, {args.threads, args.seconds, sizes, args.seed, args.device},
+                   context, key);
 }
 
 nlohmann::json ToJson(const BenchResult& result) {
@@ -154,8 +165,10 @@ nlohmann::json ToJson(const BenchResult& result) {
                          {"runs", result.runs},
                          {"runs_per_second", result.runs_per_second()},
                          {"threads", result.threads},
+                         {"variant", result.variant},
                          {"sizes", result.sizes},
                          {"warnings", BenchWarnings(result)}};
+  if (!result.device.empty()) json["device"] = result.device;
   if (result.batch > 0) {
     json["batch"] = result.batch;
     json["samples_per_second"] = static_cast<double>(result.batch) * result.runs_per_second();
@@ -169,6 +182,7 @@ nlohmann::json ToJson(const BenchResult& result) {
 
 void PrintResult(const BenchResult& result) {
   PrintWarnings(BenchWarnings(result));
+  PrintDevice(result.device);
   if (!result.sizes.empty()) fmt::print("at {}\n", SizesText(result.sizes));
   fmt::print("median {:.3f} ms   min {:.3f} ms   p99 {:.3f} ms   ({} runs, {} thread{})\n",
              result.median_ms, result.min_ms, result.p99_ms, result.runs, result.threads,
@@ -199,6 +213,7 @@ absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
         "--key: keys and passwords stay in this process; measure encrypted libraries without a "
         "gateway");
   }
+  if (!sealed && UsesGateway(*args.gateway)) QUENCH_RETURN_IF_ERROR(RefuseDeviceThere(args.device));
   QUENCH_ASSIGN_OR_RETURN(const auto sizes, ParseSizes(args.sizes));
   QUENCH_ASSIGN_OR_RETURN(
       const BenchResult result,
@@ -228,6 +243,7 @@ Action DeclareBench(const Options& options) {
               "NAME=N");
   options.In("Input").Rare().Add("--seed", args->seed, "Seed of the random inputs",
                                  "N (default 1)");
+  AddDeviceFlag(options, args->device).Excludes({"--machine"});
   AddKeyFlags(options, args->key);
   AddFormat(options, args->format);
   options.Flag("--profile", args->profile,

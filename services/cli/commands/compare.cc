@@ -9,6 +9,7 @@
 #include "common/runner/open_sizes.h"
 #include "services/cli/commands/declarations.h"
 #include "services/cli/compare_page.h"
+#include "services/cli/device_flag.h"
 #include "services/cli/labels.h"
 #include "services/cli/model_source.h"
 #include "services/cli/quantization.h"
@@ -131,7 +132,8 @@ absl::StatusOr<analyser::CompareReport> CompareHere(const CompareArgs& args,
                           LibraryOf(args, args.other, folder.path() / "b", context));
   std::unique_ptr<Samples> samples, expected;
   {
-    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(other));
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
+                            Artifact::Open(other, {1, args.options.device}));
     if (files) {
       SampleFormat outputs{ReadTensorFile, std::nullopt, "output"};
       QUENCH_ASSIGN_OR_RETURN(
@@ -164,6 +166,7 @@ absl::Status RunCompare(CompareArgs args, const StepContext& context) {
     return UsageError(
         InvalidArgument("no samples: give --data PATH, or --random N if there is no data"));
   }
+  if (UsesGateway(*args.gateway)) QUENCH_RETURN_IF_ERROR(RefuseDeviceThere(args.options.device));
   QUENCH_RETURN_IF_ERROR(CheckReport(args));
   QUENCH_RETURN_IF_ERROR(CheckModelOptions(args));
   analyser::CompareOptions options = args.options;
@@ -230,6 +233,11 @@ Action DeclareCompare(const Options& options) {
   options
       .Add("--threads", args->options.threads, "Number of threads for libraries", "N (default 1)")
       .Range(1, 1024);
+  AddDeviceFlag(options, args->options.device);
+  options.Describe(
+      "--device",
+      "Where OTHER runs, and MODEL if it has code for that: cpu, cuda, or cuda:1 for "
+      "the second GPU (default: a GPU if the library has code for it and there is one)");
   AddFormat(options, args->format);
   options.In("Output").Add("--report", args->report, "Also write an HTML page with charts",
                            "FILE.html");

@@ -7,6 +7,7 @@
 #include "common/ir/npy.h"
 #include "common/passes/pass.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/device_flag.h"
 #include "services/cli/input_flags.h"
 #include "services/cli/listing_file.h"
 #include "services/cli/model_source.h"
@@ -33,7 +34,7 @@ struct InferArgs {
   std::shared_ptr<InputFlags> inputs = std::make_shared<InputFlags>();
   std::shared_ptr<ListingFile> file = std::make_shared<ListingFile>();
   analyser::InferOptions options;
-  std::string target, save, format = "text";
+  std::string target, device, save, format = "text";
   bool pictures = false;
 };
 
@@ -76,7 +77,9 @@ absl::StatusOr<analyser::InferReport> InferHere(const InferArgs& args, const Ste
   const fs::path library = folder.path() / "model.so";
   QUENCH_RETURN_IF_ERROR(
       codegen::Compile(prepared, options, library, folder.path() / "model.h", context).status());
-  const absl::StatusOr<std::unique_ptr<Artifact>> opened = Artifact::Open(library);
+  const absl::StatusOr<std::unique_ptr<Artifact>> opened =
+      Artifact::Open(library, {1, args.device});
+  if (!opened.ok() && !args.device.empty()) return Annotate(opened.status(), "--device");
   if (!opened.ok()) {
     return InvalidArgument("--target: this machine cannot run code for `{}`: use `host`",
                            args.target);
@@ -102,6 +105,7 @@ absl::Status RunInfer(const InferArgs& args, const StepContext& context) {
     return InvalidArgument("--save: `{}` is not a folder", args.save);
   analyser::InferReport report;
   if (UsesGateway(*args.gateway)) {
+    QUENCH_RETURN_IF_ERROR(RefuseDeviceThere(args.device));
     QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(*args.inputs, {}));
     const InferJob job{*args.gateway, *args.model, sources,      args.options,
                        args.target,   args.save,   args.pictures};
@@ -129,6 +133,7 @@ Action DeclareInfer(const Options& options) {
               "Run code compiled for this target, which must be able to run here (default: the "
               "interpreter)",
               "TARGET");
+  AddDeviceFlag(options, args->device).Needs({"--target"});
   options.In("Output").Add("--save", args->save, "Write each value that is shown to DIR/NAME.npy",
                            "DIR");
   options.In("Output")

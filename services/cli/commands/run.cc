@@ -14,6 +14,7 @@
 #include "common/runner/runner.h"
 #include "services/cli/best_classes.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/device_flag.h"
 #include "services/cli/encryption.h"
 #include "services/cli/input_flags.h"
 #include "services/cli/labels.h"
@@ -29,6 +30,7 @@ constexpr char kRunExamples[] = R"(Examples:
   quench run out/model.so --input photo.jpg --images imagenet --class-names imagenet.txt
   quench run out/model.so --input image=cat.npy --output result         writes result/<output>.npy
   quench run out/model.so --random 1 --profile                          random inputs, time per layer
+  quench run out/model.so --random 1 --device cuda:1                    a library for GPUs, on the second one
   quench run out/model.so --random 1 --key out/modelKey.bin             an encrypted library: asks for the password
   quench run model.onnx --input x=test_data_set_0/input_0.pb            runs the model itself, in the interpreter
   quench run out/speech.so --input frame=frames.npy --steps             frame by frame; states carry over
@@ -41,7 +43,7 @@ struct RunArgs {
   std::shared_ptr<KeyFlags> key = std::make_shared<KeyFlags>();
   std::shared_ptr<InputFlags> inputs = std::make_shared<InputFlags>();
   std::string output = ".", format = "text";
-  std::string images, class_names;
+  std::string images, class_names, device;
   std::optional<uint64_t> threads;
   bool profile = false, steps = false;
 };
@@ -285,7 +287,8 @@ absl::Status RunArtifact(const RunArgs& args, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const ArtifactKey key, KeyOf(*args.key));
   QUENCH_ASSIGN_OR_RETURN(
       const std::unique_ptr<Artifact> artifact,
-      Artifact::Open(args.model->model, static_cast<int>(args.threads.value_or(0)), key));
+      Artifact::Open(args.model->model, {static_cast<int>(args.threads.value_or(0)), args.device},
+                     key));
   Runnable model{
       nullptr, artifact->inputs(), {}, artifact->states(), [&](const std::vector<Tensor>& inputs) {
         return artifact->Run(inputs, context);
@@ -294,7 +297,9 @@ absl::Status RunArtifact(const RunArgs& args, const StepContext& context) {
   model.class_names = artifact->class_names();
   model.preprocessing = artifact->preprocessing();
   QUENCH_ASSIGN_OR_RETURN(std::vector<Tensor> inputs, GatherInputs(args, model));
-  nlohmann::json report = nlohmann::json::object();
+  nlohmann::json report = {{"variant", artifact->variant()}, {"device", artifact->device()}};
+  if (args.format == "text" && artifact->device() != "cpu")
+    fmt::print("on {}\n", artifact->device());
   QUENCH_RETURN_IF_ERROR(RunAndWrite(args, model, inputs, report));
   if (args.profile) {
     QUENCH_ASSIGN_OR_RETURN(std::vector<NodeTiming> timings, artifact->Profile(inputs));
@@ -311,6 +316,11 @@ absl::StatusOr<Graph> GraphHere(const RunArgs& args, const StepContext& context)
 absl::Status RunInterpreter(const RunArgs& args, const StepContext& context) {
   if (!args.key->key.empty())
     return InvalidArgument("--key: `{}` is not a compiled library", args.model->model);
+  if (!args.device.empty()) {
+    return InvalidArgument(
+        "--device: `{}` is not a compiled library; the interpreter runs on the CPU",
+        args.model->model);
+  }
   if (args.threads) {
     return InvalidArgument(
         "--threads: `{}` is not a compiled library; the interpreter uses one thread",
@@ -366,6 +376,7 @@ Action DeclareRun(const Options& options) {
       .Add("--threads", args->threads, "Number of threads, compiled libraries only",
            "N (default: its target's num-cores, or 1)")
       .Range(1, 1024);
+  AddDeviceFlag(options, args->device);
   AddKeyFlags(options, args->key);
   options
       .Flag("--steps", args->steps,

@@ -4,6 +4,7 @@
 
 #include "common/base/status.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/device_flag.h"
 #include "services/cli/encryption.h"
 #include "services/cli/model_source.h"
 #include "services/cli/quantization.h"
@@ -144,6 +145,7 @@ absl::Status RunVerify(const VerifyArgs& args, const StepContext& context) {
         "--key: keys and passwords are never sent to a gateway; verify encrypted libraries without "
         "--gateway");
   }
+  if (UsesGateway(*args.gateway)) QUENCH_RETURN_IF_ERROR(RefuseDeviceThere(options.device));
   QUENCH_ASSIGN_OR_RETURN(options.key, KeyOf(*args.key));
   QUENCH_ASSIGN_OR_RETURN(
       const analyser::VerifyReport report,
@@ -198,6 +200,7 @@ Action DeclareVerify(const Options& options) {
            "changing it helps to find a wrong layer",
            "0|1|2|3 (default 3)")
       .Range(0, 3);
+  AddDeviceFlag(options, args->options.device);
   AddKeyFlags(options, args->key);
   AddFormat(options, args->format);
   AddWorkOptions(options, args->gateway);
