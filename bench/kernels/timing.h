@@ -30,7 +30,7 @@ class MultiplyAdds {
   const Target target_;
   const int sums_;
   Graph graph_;
-  Kernel kernel_{"peak", nullptr, nullptr};
+  Kernel kernel_{.name = "peak"};
   std::unique_ptr<KernelRunner> runner_;
 };
 

@@ -65,7 +65,7 @@ struct RunMemory {
   void* const* outputs;       // one per output; null where the run has not made it yet
   std::span<const int64_t> slots;
   const std::byte* arena;
-  // Of a run on a GPU: where it keeps them in its memory, which `read` copies from; null and empty on the CPU.
+  // Runs on a GPU: the places in its memory, which `read` copies from; null and empty on the CPU.
   const std::byte* device_arena = nullptr;
   const void* const* device_inputs = nullptr;
   void* const* device_outputs = nullptr;

@@ -226,7 +226,8 @@ class Compiler(unittest.TestCase):
         self.assertEqual([list(dict.fromkeys(standard)), codegen], told)
 
     def test_every_pass_and_kernel(self):
-        kernels = [name.lower() for name in catalogue("services/codegen/kernels/kernels.def", "QUENCH_KERNEL")]
+        # "MatMul" is `matmul`, "GpuProduct" is `gpu_product`.
+        kernels = [re.sub("^gpu", "gpu_", name.lower()) for name in catalogue("services/codegen/kernels/kernels.def", "QUENCH_KERNEL")]
         table = page("common/passes/passes.def")
         passes = re.findall(r"^QUENCH_PASS(?:_OF\(\w+, |\()(\w+)", table, re.M) + catalogue("common/passes/passes.def", "QUENCH_PASS_GROUP")
         names = passes + kernels

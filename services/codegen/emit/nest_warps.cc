@@ -11,8 +11,8 @@ using loops::Stmt;
 DeviceOps NestEmitter::Device() {
   llvm::Value* thread = nullptr;
   if (state_.thread_buffer >= 0) {
-    llvm::Value* place = b_.CreateConstInBoundsGEP1_64(
-        b_.getPtrTy(), function_->getArg(0), static_cast<uint64_t>(state_.thread_buffer));
+    llvm::Value* place = b_.CreateConstInBoundsGEP1_64(b_.getPtrTy(), function_->getArg(0),
+                                                       static_cast<uint64_t>(state_.thread_buffer));
     thread = b_.CreateLoad(b_.getPtrTy(), place);
   }
   return {b_, thread, *state_.target.gpu};
@@ -22,7 +22,7 @@ llvm::Value* NestEmitter::WarpLane() {
   return b_.CreateZExt(b_.CreateURem(Device().Thread(), b_.getInt32(kWarp)), b_.getInt64Ty());
 }
 
-// What threads have stored before is seen by the others of the warp after it.
+// Makes stores of the threads before it visible to the others of the warp after it.
 void NestEmitter::SyncWarp() { Device().SyncWarp(); }
 
 void NestEmitter::WarpFor(loops::StmtId id) {
@@ -84,8 +84,8 @@ llvm::Value* NestEmitter::FromLane(llvm::Value* value, int mask) {
   const DeviceOps device = Device();
   llvm::Value* result = nullptr;
   if (bits <= 32) {
-    result = b_.CreateTrunc(device.ShuffleXor(b_.CreateZExt(integer, i32), mask),
-                            integer->getType());
+    result =
+        b_.CreateTrunc(device.ShuffleXor(b_.CreateZExt(integer, i32), mask), integer->getType());
   } else {
     llvm::Value* low = device.ShuffleXor(b_.CreateTrunc(integer, i32), mask);
     llvm::Value* high = device.ShuffleXor(b_.CreateTrunc(b_.CreateLShr(integer, 32), i32), mask);

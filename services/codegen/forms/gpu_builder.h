@@ -1,4 +1,4 @@
-// What kernels of a GPU's block need beside a VectorBuilder: its threads, the memory that they share, and products of
+// The part of kernels of a GPU's block that a VectorBuilder lacks: its threads, the memory that they share, and products of
 // matrices that a warp computes together. LLVM-free, as vector_builder.h is.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace quench::codegen {
 // Numbers of the factors of a warp's products of matrices; sums are f32, or i32 for bytes.
 enum class WarpProducts : uint8_t { kF16, kBF16, kTF32, kI8, kU8 };  // kU8: u8 times i8
 
-// Threads are those of one block, which does the kernel's task Begin(). Each call that is said to be of all threads
+// Threads are those of one block, which does the kernel's task Begin(). Each call that is said to be for all threads
 // must be reached by all of them.
 class GpuBuilder {
  public:
@@ -21,7 +21,7 @@ class GpuBuilder {
 
   // The thread's index in the block.
   virtual Int Thread() = 0;
-  // Of all threads of the block: what they have written before is seen by all after it.
+  // For all threads of the block: each sees after it what the others have written before.
   virtual void Barrier() = 0;
 
   // Shared memory, by byte offsets; accesses are aligned to their size.
@@ -35,15 +35,15 @@ class GpuBuilder {
   virtual void CommitCopies() = 0;
   virtual void WaitForCopies(int pending) = 0;
 
-  // Of all threads of a warp: four matrices of 8 rows of 16 bytes, whose 32 rows are at the lanes' offsets. Each lane
+  // For all threads of a warp: four matrices of 8 rows of 16 bytes, whose 32 rows are at the lanes' offsets. Each lane
   // gets a word of each: lane l word l % 4 of row l / 4.
   virtual std::array<Vec, 4> LoadMatrices(Int offset) = 0;
-  // Of all threads of a warp: sums += a x b, where a has 16 rows and b 8 columns of 32 bytes each. Words of a: LoadMatrices
+  // For all threads of a warp: sums += a x b, where a has 16 rows and b 8 columns of 32 bytes each. Words of a: LoadMatrices
   // of rows 0 to 7 and 8 to 15 of its first 16 bytes, then of the others; of b: of the first 16 bytes of its columns, then
   // of the others. Lane l has the sums of row l / 4, columns l % 4 * 2 and the next, then those of row l / 4 + 8.
   virtual void AddProducts(WarpProducts products, std::span<const VecVar, 4> sums,
                            std::span<const Vec, 4> a, std::span<const Vec, 2> b) = 0;
-  // Of all threads of a warp: each lane's value is that of lane `lane ^ mask`. One number of 32 bits.
+  // For all threads of a warp: each lane's value is that of lane `lane ^ mask`. One number of 32 bits.
   virtual Vec ShuffleXor(Vec value, int mask) = 0;
 };
 

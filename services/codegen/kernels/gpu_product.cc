@@ -123,7 +123,7 @@ class GpuProductEmitter {
 
   int64_t TilesM() const { return plan_.warp_m / 16; }
   int64_t TilesN() const { return plan_.warp_n / 8; }
-  // Of f32 without tensor cores: a thread has every 16th row and column of the tile.
+  // Products of f32 without tensor cores: a thread has every 16th row and column of the tile.
   static constexpr int64_t kApart = 16;
 
   void BeginSums() {

@@ -129,7 +129,7 @@ class Assigner {
     }
   }
 
-  // What is planned of one memory.
+  // The plan of one memory.
   struct Arena {
     std::vector<int> planned;      // storages
     std::vector<ArenaItem> items;  // at the sizes of `plan`

@@ -59,7 +59,7 @@ class Builder {
   absl::Status BuildSizes(Frame& frame, const Node& node);
   absl::Status BindOutput(Frame& frame, int index);
   void SetGrain(CallStep& call, double cost);
-  // What kernels are chosen for.
+  // The target that kernels are chosen for.
   const Target& KernelTarget() const { return target_.device ? *target_.device : target_; }
 
   // build_joins.cc: results of Splits, and storages that lie in others, which Concats join them to.

@@ -103,7 +103,7 @@ class Counter {
   }
   void Add(const Step&, const BandsStep&, const Path&) {}
 
-  // What is used in one sequence alone lives there from its first use to its last; a use in a sequence further inside
+  // A storage that one sequence alone uses lives there from its first use to its last; a use in a sequence further inside
   // lasts as long as the whole step around that.
   static void SetLife(Storage& storage, const std::vector<Use>& uses) {
     storage.begin = 1;

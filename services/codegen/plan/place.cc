@@ -133,7 +133,7 @@ class Placer {
            BytesAt(part.shape, {}) >= BytesAt(whole.shape, {});
   }
 
-  // What is written over part of a storage, or into one that has contents, leaves the rest as it is.
+  // A write to part of a storage, or to one that has contents, leaves the rest as it is.
   void Write(int buffer, uint8_t side, Sides& sides, int node, Steps& out, bool all = false) {
     const int storage = StorageOf(buffer);
     if (!all || !Covers(buffer)) Bring(storage, side, sides, node, out);
@@ -261,7 +261,7 @@ class Placer {
     }
   }
 
-  // What a body finds in each iteration is what it found in the first: storages from outside that it writes are up to
+  // A body finds in each iteration what it found in the first: storages from outside that it writes are up to
   // date on one side at its beginning and its end.
   void Place(Step& step, LoopStep& loop, Sides& sides, Steps& out) {
     BringScalar(loop.trip_count, sides, step.node, out);

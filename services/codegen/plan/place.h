@@ -1,4 +1,4 @@
-// Which calls of a program run on the GPU, and the transfers between its memory and the host's.
+// The calls of a program that run on the GPU, and the transfers between its memory and the host's.
 #pragma once
 
 #include <cstdint>

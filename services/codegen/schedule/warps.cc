@@ -45,8 +45,7 @@ void ChooseWarps(Schedule& schedule) {
   bool pays = false;
   for (const StmtId id : body) {
     const Stmt& stmt = f.stmts[static_cast<size_t>(id)];
-    if (stmt.kind == StmtKind::kLet || stmt.kind == StmtKind::kSet ||
-        stmt.kind == StmtKind::kStore)
+    if (stmt.kind == StmtKind::kLet || stmt.kind == StmtKind::kSet || stmt.kind == StmtKind::kStore)
       continue;
     if (stmt.kind != StmtKind::kFor || stmt.mark == LoopMark::kSerial) return;
     const bool is_long = IsLong(f, stmt);
