@@ -9,6 +9,7 @@
 #include <fstream>
 #include <future>
 #include <memory>
+#include <set>
 
 #include "common/base/build_id.h"
 #include "common/base/files.h"
@@ -393,30 +394,51 @@ absl::StatusOr<Emit> WhatToEmit(const CompileOptions& options) {
   return options.emit;
 }
 
+namespace {
+
+const char* NameOf(TagKind kind) {
+  switch (kind) {
+    case TagKind::kX86:
+      return "x86";
+    case TagKind::kArm:
+      return "arm";
+    case TagKind::kAndroid:
+      return "android";
+    case TagKind::kCuda:
+      return "cuda";
+  }
+  return "";
+}
+
+TargetInfo InfoOf(const TargetName& name) {
+  TargetInfo info{name.name, NameOf(name.kind), "", {}, name.strings, name.description};
+  const absl::StatusOr<ResolvedTarget> resolved = Resolve(name.name, "", std::nullopt);
+  if (!resolved.ok()) {  // host, where nothing fits
+    info.description = MessageOf(resolved.status());
+    return info;
+  }
+  info.triple = resolved->variants.front().triple;
+  if (info.strings.empty()) info.strings = {ToString(resolved->spec)};
+  for (const Target& variant : resolved->variants) {
+    if (name.kind == TagKind::kCuda && variant.device == nullptr) continue;
+    const Target& code = variant.device != nullptr ? *variant.device : variant;
+    info.variants.push_back(fmt::format("{}: cpu {} {}", variant.name, code.cpu, code.features));
+  }
+  return info;
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<TargetInfo>> ListTargets(const std::string& kind) {
-  const auto name_of = [](TagKind each) {
-    return each == TagKind::kX86 ? "x86" : each == TagKind::kArm ? "arm" : "android";
-  };
-  if (kind != "all" && kind != "x86" && kind != "arm" && kind != "android")
+  const std::set<std::string> kinds = {"x86", "arm", "android", "cuda", "all"};
+  if (!kinds.contains(kind))
     return InvalidArgument("kind is `{}`, it must be x86, arm, android, cuda or all", kind);
   std::vector<TargetName> names = TargetNames();
+  for (TargetName& name : CudaNames()) names.push_back(std::move(name));
   for (TargetName& tag : TagNames()) names.push_back(std::move(tag));
   std::vector<TargetInfo> all;
-  for (TargetName& name : names) {
-    if (kind != "all" && kind != name_of(name.kind)) continue;
-    TargetInfo info{name.name, name_of(name.kind), "", {}, name.strings, name.description};
-    const absl::StatusOr<ResolvedTarget> resolved = Resolve(name.name, "", std::nullopt);
-    if (!resolved.ok()) {  // host, where nothing fits
-      info.description = MessageOf(resolved.status());
-    } else {
-      info.triple = resolved->variants.front().triple;
-      if (info.strings.empty()) info.strings = {ToString(resolved->spec)};
-      for (const Target& variant : resolved->variants) {
-        info.variants.push_back(
-            fmt::format("{}: cpu {} {}", variant.name, variant.cpu, variant.features));
-      }
-    }
-    all.push_back(std::move(info));
+  for (const TargetName& name : names) {
+    if (kind == "all" || kind == NameOf(name.kind)) all.push_back(InfoOf(name));
   }
   return all;
 }

@@ -27,13 +27,13 @@ absl::StatusOr<Emit> WhatToEmit(const CompileOptions& options);
 
 struct TargetInfo {
   std::string name;  // "host", "x86-64", "aarch64", "raspberry-pi/5", ...
-  std::string kind;  // "x86", "arm", "android"
+  std::string kind;  // "x86", "arm", "android", "cuda"
   std::string triple;
-  std::vector<std::string> variants;  // each with its CPU and features
+  std::vector<std::string> variants;  // each with its CPU and features; of GPUs: device code alone
   std::vector<std::string> strings;   // a target string for each variant
   std::string description;
 };
-// `kind` as in TargetInfo, or "all", "cuda"; INVALID_ARGUMENT for others.
+// `kind` as in TargetInfo, or "all"; INVALID_ARGUMENT for others.
 absl::StatusOr<std::vector<TargetInfo>> ListTargets(const std::string& kind = "all");
 
 }  // namespace quench::codegen

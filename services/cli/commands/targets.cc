@@ -15,6 +15,7 @@ namespace {
 constexpr char kTargetsExamples[] = R"(Examples:
   quench targets                   every board, processor and generic target
   quench targets --kind arm        boards and servers with Arm CPUs
+  quench targets --kind cuda       NVIDIA's GPUs, and the architectures that there is code for
   quench targets --verbose         also the target string behind each name
   quench targets --format json     for scripts
   quench compile model.onnx --target raspberry-pi/5)";

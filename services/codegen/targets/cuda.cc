@@ -35,16 +35,24 @@ const std::vector<std::string>& NewerArchs() {
   return *kNewer;
 }
 
+bool IsNewer(const std::string& arch) {
+  return std::find(NewerArchs().begin(), NewerArchs().end(), arch) != NewerArchs().end();
+}
+
+// "ptx71": 7.1.
+std::string PtxVersionOf(const CudaArch& row) {
+  const std::string digits = row.ptx.substr(std::string_view("ptx").size());
+  return digits.substr(0, digits.size() - 1) + "." + digits.back();
+}
+
 absl::StatusOr<CudaArch> ArchOf(const std::string& name) {
   std::vector<std::string> names;
   for (const CudaArch& each : Archs()) {
     if (each.name == name) return each;
     names.push_back(each.name);
   }
-  for (const std::string& each : NewerArchs()) {
-    if (each == name) return Archs().back();
-    names.push_back(each);
-  }
+  if (IsNewer(name)) return Archs().back();
+  names.insert(names.end(), NewerArchs().begin(), NewerArchs().end());
   const std::string shown = name.substr(0, kShown);
   return InvalidArgument("unknown arch `{}`, similar ones are `{}`", shown,
                          fmt::join(NearNames(shown, names, 3), "`, `"));
@@ -75,6 +83,23 @@ std::vector<std::string> CudaArchs() {
   std::vector<std::string> names;
   for (const CudaArch& each : Archs()) names.push_back(each.name);
   return names;
+}
+
+std::vector<CudaArchNote> CudaArchNotes() {
+  std::vector<CudaArchNote> notes;
+  for (const CudaArch& each : Archs()) {
+    notes.push_back({each.name, fmt::format("PTX {}, for drivers from CUDA {} on",
+                                            PtxVersionOf(each), each.driver)});
+  }
+  for (const std::string& each : NewerArchs()) {
+    notes.push_back({each, fmt::format("PTX {} of {}, for drivers that know the GPU",
+                                       PtxVersionOf(Archs().back()), Archs().back().name)});
+  }
+  return notes;
+}
+
+std::string OlderCodeOf(const std::string& arch) {
+  return IsNewer(arch) ? fmt::format("PTX of {}", Archs().back().name) : "";
 }
 
 absl::StatusOr<std::shared_ptr<const Target>> CudaTarget(const std::string& arch,

@@ -34,6 +34,7 @@ const VariantRow& VariantOf(const std::string& name) {
 }
 
 TagKind KindOf(const std::string& string) {
+  if (string.rfind("cuda", 0) == 0) return TagKind::kCuda;
   if (string.find("android") != std::string::npos) return TagKind::kAndroid;
   const bool x86 = string.find("mtriple=x86_64") != std::string::npos ||
                    string.find("mtriple=i686") != std::string::npos;
@@ -62,12 +63,29 @@ const std::vector<TargetRow>& TargetRows() {
   return *kRows;
 }
 
+constexpr char kHostOfGpus[] = "x86-64";
+
+// "GeForce RTX 3090 (24 GB, 82 multiprocessors)".
+TargetName CudaTag(const char* name, const std::string& arch, int mebibytes, int multiprocessors,
+                   const std::string& host, const char* description) {
+  std::string string = "cuda -arch=" + arch;
+  if (host != kHostOfGpus) string += " -host=" + host;
+  std::string facts = fmt::format("{} ({:g} GB, {} multiprocessors)", description,
+                                  mebibytes / 1024.0, multiprocessors);
+  const std::string older = OlderCodeOf(arch);
+  if (!older.empty()) facts += ", " + older;
+  return {name, TagKind::kCuda, std::move(facts), {std::move(string)}};
+}
+
 const std::vector<TargetName>& TagRows() {
   static const auto* const kRows = [] {
     auto* rows = new std::vector<TargetName>{
 #define QUENCH_TAG(name, string, description) {name, TagKind::kX86, description, {string}},
 #include "services/codegen/targets/tags.def"
 #undef QUENCH_TAG
+#define QUENCH_CUDA_TAG(name, arch, mebibytes, multiprocessors, host, description) \
+  CudaTag(name, arch, mebibytes, multiprocessors, host, description),
+#include "services/codegen/targets/cuda_tags.def"
     };
     for (TargetName& row : *rows) row.kind = KindOf(row.strings[0]);
     return rows;
@@ -229,8 +247,6 @@ std::string ArchHere(const std::optional<HostCpu>& caller) {
   return arch.empty() ? kCommonArch : arch;
 }
 
-constexpr char kHostOfGpus[] = "x86-64";
-
 // The host's variants, then its weakest one with device code for each architecture.
 absl::StatusOr<ResolvedTarget> ResolveCuda(TargetSpec spec, const std::string& host,
                                            const std::optional<HostCpu>& caller) {
@@ -325,6 +341,19 @@ std::vector<TargetName> TargetNames() {
   const std::string triple = row == nullptr ? "" : std::string("-mtriple=") + row->triple;
   std::vector<TargetName> names = {{kHost, KindOf(triple), "this machine's CPU", {}}};
   for (const TargetRow& each : TargetRows()) names.push_back(each.name);
+  return names;
+}
+
+std::vector<TargetName> CudaNames() {
+  std::vector<TargetName> names = {
+      {"cuda",
+       TagKind::kCuda,
+       fmt::format("the requesting machine's GPU, or else {}", kCommonArch),
+       {"cuda"}}};
+  for (const CudaArchNote& each : CudaArchNotes()) {
+    const std::string string = "cuda -arch=" + each.arch;
+    names.push_back({string, TagKind::kCuda, each.note, {string}});
+  }
   return names;
 }
 

@@ -44,7 +44,7 @@ bool NeedsCaller(const std::string& text);
 // Whether it is a GPU's target without an architecture: the caller's GPU is meant.
 bool NeedsGpu(const std::string& text);
 
-enum class TagKind { kX86, kArm, kAndroid };
+enum class TagKind { kX86, kArm, kAndroid, kCuda };
 
 // A name that --target takes.
 struct TargetName {
@@ -55,7 +55,9 @@ struct TargetName {
 };
 // The kinds of code, in the order of targets.def, "host" first.
 std::vector<TargetName> TargetNames();
-// Boards and processors: tags.def.
+// `cuda` alone, and with each architecture: target strings, which are their own names.
+std::vector<TargetName> CudaNames();
+// Boards, processors and GPUs: tags.def and cuda_tags.def.
 std::vector<TargetName> TagNames();
 
 }  // namespace quench::codegen

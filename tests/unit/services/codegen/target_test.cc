@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "common/base/status.h"
@@ -59,9 +60,8 @@ TEST(TargetTest, EveryListedTargetResolves) {
 TEST(TargetTest, KindsPartTheList) {
   const size_t all = ListTargets("all")->size();
   size_t parts = 0;
-  for (const char* kind : {"x86", "arm", "android"}) parts += ListTargets(kind)->size();
+  for (const char* kind : {"x86", "arm", "android", "cuda"}) parts += ListTargets(kind)->size();
   EXPECT_EQ(parts, all);
-  EXPECT_EQ(ListTargets("cuda").status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(ListTargets("mips").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -232,7 +232,19 @@ TEST(TargetTest, RefusalsNameEveryProblem) {
       {"llvm -mtriple=aarch64-linux-gnu -mabi=ilp32", "", {"means `lp64`"}},
       {"llvm -libs=cblas,mkl", "", {"libs has `cblas`", "libs has `mkl`"}},
       {"llvm -arch=sm_86", "", {"arch is `sm_86`"}},
-      {"cuda -arch=sm_86", "llvm -mcpu=skylake", {"there is no code for GPUs yet"}},
+      {"cuda -arch=sm_85", "", {"unknown arch `sm_85`, similar ones are `sm_75`, `sm_80`, `sm_86`"}},
+      {"cuda -arch=sm_86,sm_1", "", {"unknown arch `sm_1`"}},
+      {"cuda -mcpu=skylake -mtriple=x86_64-linux-gnu -mattr=+avx2 -system-lib",
+       "",
+       {"mcpu is `skylake`", "mtriple is `x86_64-linux-gnu`", "give it to `host`",
+        "mattr has features of CPUs", "system-lib is of CPUs"}},
+      {"cuda -arch=sm_86 -host=x86-64-v2",
+       "x86-64-v3",
+       {"host is given twice, as `x86-64-v3` and in the target as `x86-64-v2`"}},
+      {"cuda -arch=sm_86", "cuda", {"host: kind is `cuda`, a GPU's host is a CPU"}},
+      {"cuda -arch=sm_86 -host=opencl", "", {"host: ", "kind is `opencl`"}},
+      {"cuda -arch=sm_86", "armv7", {"GPUs need a host with 64"}},
+      {"nvidia/geforce-rtx-309", "", {"`nvidia/geforce-rtx-3090`"}},
       {"opencl", "", {"kind is `opencl`"}},
       {"aarch64", "x86-64-v3", {"host: ", "cannot load libraries for"}},
       {"x86-64-v4", "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell", {"lacks avx512f"}},
@@ -251,6 +263,78 @@ TEST(TargetTest, RefusalsNameEveryProblem) {
 TEST(TargetTest, HostsThatRunTheCodeAreTaken) {
   EXPECT_TRUE(Resolve("x86-64", "x86-64-v2", std::nullopt).ok());  // its weakest variant runs
   EXPECT_TRUE(Resolve("llvm -mtriple=x86_64-linux-gnu", "intel/haswell", std::nullopt).ok());
+}
+
+std::vector<std::string> VariantsOf(const std::string& text, const std::string& host = "",
+                                    const std::optional<HostCpu>& caller = {}) {
+  const absl::StatusOr<ResolvedTarget> resolved = Resolve(text, host, caller);
+  EXPECT_TRUE(resolved.ok()) << text << ": " << resolved.status();
+  std::vector<std::string> names;
+  for (const Target& each : resolved->variants) names.push_back(each.name);
+  return names;
+}
+
+// Code for the host, weakest first, then for the GPUs beside the weakest.
+TEST(CudaTargetTest, AStringAndJsonAreOneTarget) {
+  for (const char* text : {"cuda -arch=sm_86", R"({"kind": "cuda", "arch": "sm_86"})",
+                           "cuda -arch=sm_86 -host=x86-64"}) {
+    EXPECT_THAT(VariantsOf(text), ElementsAre("x86-64-v2", "x86-64-v3", "x86-64-v4", "cuda-sm_86"))
+        << text;
+  }
+  const ResolvedTarget resolved = Resolve("cuda -arch=sm_86", "", std::nullopt).value();
+  const Target& device = *resolved.variants.back().device;
+  EXPECT_EQ(device.triple, "nvptx64-nvidia-cuda");
+  EXPECT_EQ(device.cpu, "sm_86");
+  EXPECT_EQ(device.gpu->driver, "11.1");
+  EXPECT_EQ(resolved.variants.back().required_features,
+            resolved.variants.front().required_features);
+}
+
+TEST(CudaTargetTest, SeveralArchitecturesAreSortedAndThereOnce) {
+  EXPECT_THAT(VariantsOf("cuda -arch=sm_90,sm_75,sm_90", "x86-64-v3"),
+              ElementsAre("x86-64-v3", "cuda-sm_75", "cuda-sm_90"));
+  // The PTX of sm_90 is what newer cards get.
+  EXPECT_THAT(VariantsOf("cuda -arch=sm_90,sm_120", "x86-64-v3"),
+              ElementsAre("x86-64-v3", "cuda-sm_90"));
+}
+
+TEST(CudaTargetTest, BareCudaIsTheCallersGpu) {
+  HostCpu caller{"x86_64", {"sse2"}};
+  EXPECT_THAT(VariantsOf("cuda", "x86-64-v3", caller), ElementsAre("x86-64-v3", "cuda-sm_75"));
+  caller.gpu = "sm_89";
+  EXPECT_THAT(VariantsOf("cuda", "x86-64-v3", caller), ElementsAre("x86-64-v3", "cuda-sm_89"));
+  EXPECT_TRUE(NeedsCaller("cuda"));
+  EXPECT_TRUE(NeedsGpu("cuda"));
+  EXPECT_FALSE(NeedsCaller("cuda -arch=sm_86"));
+  EXPECT_TRUE(NeedsCaller("cuda -arch=sm_86 -host=host"));
+}
+
+TEST(CudaTargetTest, CardsAndBoardsAreTags) {
+  const TargetSpec card = Resolve("nvidia/geforce-rtx-3090", "", std::nullopt)->spec;
+  EXPECT_EQ(ToString(card), ToString(Resolve("cuda -arch=sm_86", "", std::nullopt)->spec));
+  EXPECT_EQ(VariantsOf("nvidia/jetson-agx-orin-64gb").back(), "cuda-sm_87");
+  EXPECT_EQ(Of("nvidia/jetson-agx-orin-64gb").machine, QUENCH_MACHINE_AARCH64);
+  EXPECT_EQ(VariantsOf("nvidia/jetson-orin-nano").size(), 1u);  // the CPU, as ever
+  EXPECT_EQ(VariantsOf("nvidia/jetson-orin-nano-gpu").back(), "cuda-sm_87");
+  EXPECT_THAT(VariantsOf("nvidia/geforce-rtx-5090", "x86-64-v3"),
+              ElementsAre("x86-64-v3", "cuda-sm_90"));
+}
+
+TEST(CudaTargetTest, TheListSaysWhatCodeThereIs) {
+  std::map<std::string, TargetInfo> list;
+  const absl::StatusOr<std::vector<TargetInfo>> infos = ListTargets("cuda");
+  ASSERT_TRUE(infos.ok()) << infos.status();
+  for (const TargetInfo& info : *infos) list[info.name] = info;
+  EXPECT_THAT(list.at("cuda").strings, ElementsAre("cuda"));
+  EXPECT_EQ(list.at("cuda -arch=sm_86").description, "PTX 7.1, for drivers from CUDA 11.1 on");
+  EXPECT_THAT(list.at("cuda -arch=sm_120").description, HasSubstr("PTX 7.8 of sm_90"));
+  const TargetInfo& card = list.at("nvidia/geforce-rtx-3090");
+  EXPECT_EQ(card.description, "GeForce RTX 3090 (24 GB, 82 multiprocessors)");
+  EXPECT_THAT(card.strings, ElementsAre("cuda -arch=sm_86"));
+  EXPECT_THAT(card.variants, ElementsAre("cuda-sm_86: cpu sm_86 +ptx71"));
+  EXPECT_THAT(list.at("nvidia/geforce-rtx-5090").description, HasSubstr("PTX of sm_90"));
+  EXPECT_THAT(list.at("nvidia/jetson-agx-thor").strings,
+              ElementsAre("cuda -arch=sm_110 -host=aarch64"));
 }
 
 TEST(TargetTest, StringsPrintAndParse) {
