@@ -144,10 +144,13 @@ class Results(Facts):
         return {value.name: np.load(io.BytesIO(self._client.gateway.read_bytes(value.tensor))) for value in result.values}
 
     @near_names
-    def get_inference_function(self, target: Optional[Target] = None, *, named: bool = False) -> Callable[..., Any]:
+    def get_inference_function(self, target: Optional[Target] = None, *, named: bool = False,
+                               device: Optional[str] = None) -> Callable[..., Any]:
         """A function of the inputs, in order or by name, that gives an array, or a list of arrays where there are several outputs;
         with `named`, a dict by their names. It is of the module as it is now. Without a target the interpreter computes it at the
-        gateway; `target=""` compiles for this machine's kind, and runs here."""
+        gateway; `target=""` compiles for this machine's kind, and runs here; `device`: where, as Engine takes it."""
+        if target is None and device is not None:
+            raise InputError("device is of compiled modules: without a target the interpreter runs at the gateway")
         names = [each.name for each in self.inputs]
 
         def by_name(arrays: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:
@@ -163,7 +166,7 @@ class Results(Facts):
                 return {name: found[name] for name in outputs}
         else:
             folder = tempfile.TemporaryDirectory(prefix="quench-")
-            engine = Engine(self.compile(target, output_path=folder.name))
+            engine = Engine(self.compile(target, output_path=folder.name), device=device)
             weakref.finalize(engine, folder.cleanup)
 
             def compute(inputs: dict[str, Any]) -> dict[str, Array]:

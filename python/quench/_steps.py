@@ -7,6 +7,7 @@ import operator
 import os
 import platform
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional, Union
 
@@ -133,10 +134,41 @@ class Steps:
 Target = Union[str, Mapping[str, Any]]
 
 
+def _keys_of(target: str) -> dict[str, Any]:
+    """Keys of a target string or JSON; none where it does not parse, which the service will say."""
+    try:
+        if target.lstrip().startswith("{"):
+            return dict(json.loads(target))
+        words = shlex.split(target)
+    except (TypeError, ValueError):
+        return {}
+    if not words:
+        return {}
+    keys: dict[str, Any] = {"kind": words[0]}
+    rest = iter(words[1:])
+    for word in rest:
+        name, equals, value = word.lstrip("-").partition("=")
+        switch = name in ("system-lib", "emulate-matrices")
+        keys[name] = value if equals or switch else next(rest, "")
+    return keys
+
+
+def _gpu_is_open(target: str) -> bool:
+    """Whether a target is GPUs of an architecture that it does not say: the caller's is meant."""
+    keys = _keys_of(target) if "cuda" in target else {}
+    return keys.get("kind") == "cuda" and not keys.get("arch")
+
+
 def _needs_cpu(name: str) -> bool:
-    """Whether a target is about the CPU of who asks: `host`, and target strings without a triple."""
+    """Whether a target is about the machine of who asks: `host`, target strings without a triple, GPUs of no architecture."""
     string = any(each in name for each in " \t\n{") or name in ("llvm", "cuda", "opencl", "metal", "vulkan", "rocm", "hexagon", "c",
                                                                 "nvptx", "webgpu")
+    keys = _keys_of(name) if string else {"kind": ""}
+    if not keys:
+        return False
+    if keys.get("kind") == "cuda":
+        host = keys.get("host") or ""
+        return _gpu_is_open(name) or _needs_cpu(host if isinstance(host, str) else json.dumps(host))
     return name == "host" or (string and "mtriple" not in name)
 
 
@@ -146,6 +178,15 @@ def _cache_bytes(name: str) -> int:
         return max(os.sysconf(name), 0)
     except (ValueError, OSError):
         return 0
+
+
+def _first_gpu() -> str:
+    """The architecture of this machine's first GPU, "" without one."""
+    from quench._runtime import ffi, lib, text
+
+    gpu = ffi.new("quench_rt_gpu*")
+    gpu.size = ffi.sizeof("quench_rt_gpu")
+    return text(gpu.arch) if lib.quench_rt_find_gpu(0, gpu, ffi.NULL) == 0 else ""
 
 
 def fill_target(request: Any, target: Optional[Target], host: Optional[Target] = None) -> None:
@@ -166,6 +207,8 @@ def fill_target(request: Any, target: Optional[Target], host: Optional[Target] =
         request.host.features.extend(sorted(name for name in decoded(names).split(", ") if name))
         request.host.l1_bytes = _cache_bytes("SC_LEVEL1_DCACHE_SIZE")
         request.host.l2_bytes = _cache_bytes("SC_LEVEL2_CACHE_SIZE")
+        if _gpu_is_open(request.name):
+            request.host.gpu = _first_gpu()
 
 
 def _prefix(keyword: str, value: str) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import statistics
 import sys
 import threading
@@ -121,6 +122,12 @@ def _check_threads(count: int) -> None:
         raise InputError(f"threads is {count}, must be 1 to 1024")
 
 
+def _device(name: str) -> bytes:
+    if name not in ("cpu", "cuda") and not re.fullmatch("cuda:[0-9]+", name):
+        raise InputError(f"device is {name!r}, must be `cpu`, `cuda` or `cuda:N`")
+    return name.encode()
+
+
 def _free(session: Any, model: Any) -> None:
     lib.quench_rt_session_free(session)
     lib.quench_rt_close(model)
@@ -132,13 +139,15 @@ class Engine:
     library: path of a shared library that `quench compile` made.
     key: for an encrypted one: its modelKey.bin, which `password` opens, or a file with an age identity.
     threads: of a run; None: as many as the library's target says, or one.
+    device: where to run: "cpu", "cuda", or "cuda:1" for the second GPU. None: a GPU if the library has code for it and there is
+    one, else the CPU.
 
-    Raises LibraryError, and EncryptedError where a key is missing or wrong.
+    Raises LibraryError, EncryptedError where a key is missing or wrong, and DeviceError where there is no such device.
     """
 
     @near_names
     def __init__(self, library: Union[str, os.PathLike[str]], key: Union[str, os.PathLike[str], None] = None,
-                 password: Optional[str] = None, *, threads: Optional[int] = None) -> None:
+                 password: Optional[str] = None, *, threads: Optional[int] = None, device: Optional[str] = None) -> None:
         error = ffi.new("quench_rt_error*")
         out = ffi.new("quench_rt_model**")
         path = _path(library)
@@ -151,19 +160,19 @@ class Engine:
                 raise EncryptedError("the password has a NUL character")
             secret = ffi.NULL if password is None else ffi.from_buffer(password.encode() + b"\0")
             check(lib.quench_rt_open_encrypted(path, _path(key), secret, out, error), error)
-        self._start(out[0], threads)
+        self._start(out[0], threads, device)
 
     @classmethod
-    def from_bytes(cls, library: bytes, *, threads: Optional[int] = None) -> Engine:
+    def from_bytes(cls, library: bytes, *, threads: Optional[int] = None, device: Optional[str] = None) -> Engine:
         """The same from memory, which is not needed afterwards."""
         error = ffi.new("quench_rt_error*")
         out = ffi.new("quench_rt_model**")
         check(lib.quench_rt_open_memory(ffi.from_buffer(library), len(library), out, error), error)
         engine = cls.__new__(cls)
-        engine._start(out[0], threads)
+        engine._start(out[0], threads, device)
         return engine
 
-    def _start(self, model: Any, threads: Optional[int]) -> None:
+    def _start(self, model: Any, threads: Optional[int], device: Optional[str]) -> None:
         self._model: Any = model
         self._session: Any = ffi.NULL
         self._about: Any = None
@@ -190,6 +199,8 @@ class Engine:
         if threads is not None:
             _check_threads(threads)
             options.num_threads = threads
+        wanted = ffi.NULL if device is None else ffi.new("char[]", _device(device))
+        options.device = wanted
         cores = int(about.num_cores) if has(about, "quench_model", "num_cores") else 0
         self._threads = threads or max(1, min(cores, lib.quench_rt_cpus()))
         out = ffi.new("quench_rt_session**")
@@ -226,9 +237,21 @@ class Engine:
 
     @property
     def variant(self) -> str:
-        """The machine code that was chosen for this CPU."""
+        """The machine code that was chosen for this CPU, or GPU."""
         self._open()
-        return text(lib.quench_rt_variant(self._model).name)
+        return text(lib.quench_rt_session_variant(self._session).name)
+
+    @property
+    def device(self) -> str:
+        """Where it runs: "cpu", or "cuda:0"."""
+        self._open()
+        return text(lib.quench_rt_device(self._session)).partition(" ")[0]
+
+    @property
+    def device_name(self) -> str:
+        """The GPU's name, or "" on the CPU."""
+        self._open()
+        return text(lib.quench_rt_device(self._session)).partition(" ")[2]
 
     @property
     def threads(self) -> int:

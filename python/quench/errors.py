@@ -27,6 +27,10 @@ class CheckError(QuenchError):
     """The data broke a rule of the model: an index out of range, say."""
 
 
+class DeviceError(QuenchError):
+    """There is no such device, no driver or one that is too old, or the device failed."""
+
+
 class OutOfMemoryError(QuenchError, MemoryError):
     """There is no memory for a run."""
 
@@ -75,4 +79,5 @@ BY_CODE: dict[int, type[QuenchError]] = {
     10: EncryptedError,
     11: EncryptedError,
     12: EncryptedError,
+    13: DeviceError,
 }

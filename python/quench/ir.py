@@ -204,11 +204,11 @@ class IR(Results):
         """Runs samples through the model and keeps the ranges of its values. `data`: a folder or file of samples, an array whose
         rows are samples, how many random ones, or samples one by one: an array, a list of arrays or a dict by the inputs' names.
         `sizes`, for random ones: what inputs decide. `reset=False` adds to earlier calls. Nothing else changes: the module computes
-        what it did. `use_cuda` warns: CPUs do it, there is no code for GPUs."""
+        what it did. `use_cuda` warns: CPUs do it."""
         if sizes and not isinstance(data, (int, np.integer)):
             raise InputError("sizes are those of random samples, and these have their own")
         if use_cuda:
-            warnings.warn("use_cuda: samples are run on CPUs, there is no code for GPUs", stacklevel=3)
+            warnings.warn("use_cuda: samples are run on CPUs", stacklevel=3)
         adds = self._statistics is not None and not reset
         if adds and self._batch:
             raise InputError("the batch size changed since the module was calibrated; reset=True begins anew")

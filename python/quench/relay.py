@@ -156,7 +156,7 @@ class RelayModule(IR):
     @near_names
     def calibrate(self, calib_data: Samples, reset: bool = True, use_cuda: bool = True, *,  # pyright: ignore
                   images: str = "", sizes: Optional[Mapping[str, int]] = None) -> Self:
-        """`use_cuda` falls back to CPUs, since there is no code for GPUs."""
+        """`use_cuda` falls back to CPUs: samples are run there."""
         return super().calibrate(calib_data, reset, images=images, sizes=sizes)
 
     def quantize(self, activation_dtype: str = "int8", kernel_dtype: Optional[str] = None,
@@ -184,9 +184,10 @@ class RelayModule(IR):
                                force_overwrite, uuid or "random", encrypt_password, **options)
 
     @near_names
-    def get_inference_function(self, target: Optional[Target] = "llvm", *, named: bool = False) -> Callable[..., Any]:
-        """Compiled, unless the target is None; runs here."""
-        return super().get_inference_function(target, named=named)
+    def get_inference_function(self, target: Optional[Target] = "llvm", *, named: bool = False,
+                               device: Optional[str] = None) -> Callable[..., Any]:
+        """Compiled, unless the target is None; runs here, on `device` as Engine takes it."""
+        return super().get_inference_function(target, named=named, device=device)
 
 
 IRModule = RelayModule

@@ -47,6 +47,6 @@ def list_android_tags(verbose: bool = False) -> Tags:
     return _listed("android", verbose)
 
 
-def list_cuda_tags(verbose: bool = False) -> Tags:  # pylint: disable=unused-argument
-    """Targets that are CUDA devices: none, because GPUs are not supported."""
-    return []
+def list_cuda_tags(verbose: bool = False) -> Tags:
+    """Targets that are NVIDIA GPUs: `cuda`, its architectures, cards and boards."""
+    return _listed("cuda", verbose)

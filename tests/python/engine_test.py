@@ -79,6 +79,9 @@ module "total" canonical {
   output %y
 }
 """
+# A GPU that the CPU stands for, built beside QUENCH.
+DRIVER = pathlib.Path(QUENCH).resolve().parent.parent / "common/runtime/device/emulated/libquench_emulated_cuda.so"
+os.environ.setdefault("QUENCH_CUDA_DRIVER", str(DRIVER))
 PASSWORD = "correct horse"
 
 
@@ -209,6 +212,29 @@ class EngineTest(unittest.TestCase):
                 np.testing.assert_allclose(engine.infer(self.samples)[0], expected, atol=1e-5)
             with self.assertRaisesRegex(quench.InputError, "threads is 2000"):
                 engine.threads = 2000
+
+    def test_devices(self):
+        for wrong in ("gpu", "cuda:", "cuda:x", "cpu\0", ""):
+            with self.assertRaisesRegex(quench.InputError, "must be `cpu`, `cuda` or `cuda:N`"):
+                quench.Engine(self.digits, device=wrong)
+        with self.assertRaisesRegex(quench.LibraryError, "has no code for GPUs"):
+            quench.Engine(self.digits, device="cuda")
+        with quench.Engine(self.digits) as engine:
+            self.assertEqual((engine.device, engine.device_name), ("cpu", ""))
+        if not DRIVER.exists():
+            self.skipTest("the emulated driver is not built")
+        library = build("gpu", ROOT / "bench/models/digits.onnx", "--target", "cuda -arch=emulated -host=x86-64-v3")
+        with self.assertRaisesRegex(quench.DeviceError, "there is no GPU 7"):
+            quench.Engine(library, device="cuda:7")
+        results = {}
+        for device, expected in ((None, "cuda:0"), ("cuda", "cuda:0"), ("cuda:0", "cuda:0"), ("cpu", "cpu")):
+            with quench.Engine.from_bytes(library.read_bytes(), device=device) as engine:
+                self.assertEqual(engine.device, expected)
+                self.assertEqual(engine.device_name, "" if expected == "cpu" else "Quench emulated device")
+                self.assertEqual(engine.variant, "x86-64-v3" if expected == "cpu" else "cuda-emulated")
+                results[device], = engine.infer(self.samples)
+        for found in results.values():
+            np.testing.assert_allclose(found, results["cpu"], rtol=1e-5, atol=1e-4)
 
     def test_a_long_run_ends_at_an_interrupt(self):
         batch = np.zeros((100_000, 1, 8, 8), np.float32)

@@ -161,14 +161,16 @@ class ForgeCompatTest(unittest.TestCase):
             self.assertEqual(forge.Engine("named/model.so").uuid, UUID)
             with names["lre"] as lre:
                 self.assertEqual(lre.infer(self.samples)[0].shape, (8, 10))
-            self.assertEqual(found["forge.list_cuda_tags(verbose=True)"], [])
             tags = dict(found["forge.list_target_tags(verbose=True)"])
-            for kind, name in (("x86", "x86-64"), ("arm", "raspberry-pi/5"), ("android", "android/cpu")):
+            for kind, name in (("x86", "x86-64"), ("arm", "raspberry-pi/5"), ("android", "android/cpu"), ("cuda", "nvidia/geforce-rtx-3090")):
                 self.assertIn((name, tags[name]), found[f"forge.list_{kind}_tags(verbose=True)"])
             for line in GPUS.strip().splitlines():
-                with self.subTest(line), self.assertRaisesRegex(forge.GatewayError, "`cuda`: there is no code for GPUs yet, `llvm` makes it"):
+                with self.subTest(line):
                     run_lines(line, names)
-            self.refused("`nvidia/geforce-rtx-3070`", names["ir"].compile, "nvidia/geforce-rtx-3070", force_overwrite=True)
+            self.refused("`nvidia/geforce-rtx-3070`", names["ir"].compile, "nvidia/geforce-rtx-307", force_overwrite=True)
+            self.assertTrue(names["ir"].compile("nvidia/geforce-rtx-3070", force_overwrite=True).exists())
+            func = names["ir"].get_inference_function("cuda", device="cpu")
+            self.assertEqual(func(self.samples).shape, (8, 10))
         finally:
             os.chdir(here)
 
@@ -345,7 +347,7 @@ class ForgeCompatTest(unittest.TestCase):
             ir.calibrate(calib_data=self.samples, reset=False, use_cuda=True)
         self.assertEqual((ir.fingerprint, hash(ir), ir.operators), before)
         self.assertTrue(ir.is_calibrated)
-        with self.assertWarnsRegex(UserWarning, "there is no code for GPUs"):
+        with self.assertWarnsRegex(UserWarning, "samples are run on CPUs"):
             self.assertTrue(self.plain.copy().set_batch_size(1).calibrate(self.samples, use_cuda=True).is_calibrated)
 
     def types(self, ir):
