@@ -179,7 +179,7 @@ absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context)
   }
   QUENCH_RETURN_IF_ERROR(quantizer::WriteStatistics(statistics, args.output));
   if (args.use_cuda) {
-    PrintNote("there is no code for GPUs yet, the samples ran on the CPU");
+    PrintNote("samples never run on GPUs, these ran on the CPU");
   }
   WarnOf(statistics);
   if (args.show || args.format == "json") {
@@ -222,7 +222,7 @@ Action DeclareCalibrate(const Options& options) {
       .Range(1, 1024);
   options.Rare().Flag(
       "--use-cuda", args->use_cuda,
-      "Accepted for compatibility: samples run on the CPU (GPUs are not supported yet)");
+      "Accepted for compatibility: samples run on the CPU (calibration does not use GPUs)");
   options.Flag("--show", args->show, "Print the statistics");
   AddFormat(options, args->format);
   AddWorkOptions(options, args->gateway);
