@@ -303,7 +303,8 @@ absl::Status EmitGpuPadding(VectorBuilder& b, const Planned<GpuProductPlan>& pro
 
 double CostOf(const KernelRequest& request, const Group& group, const GpuProductPlan& plan) {
   const double m = static_cast<double>(TypicalValue(request.symbols, plan.m));
-  const double macs = m * static_cast<double>(plan.n * plan.chunks * kChunk / plan.element());
+  const int64_t k = plan.chunks * (kChunk / plan.element());
+  const double macs = m * static_cast<double>(plan.n * k);
   const double flops = plan.products ? 60e6 : 6e6;  // a microsecond, of a card in the middle
   const double bytes = m * static_cast<double>(plan.n) * DataTypeBits(group.ResultType()) / 8 +
                        static_cast<double>(plan.padded_n() * plan.row_bytes());
@@ -320,8 +321,8 @@ std::string ReasonOf(const GpuProductPlan& plan) {
                      plan.prepares ? ", padded copy" : "");
 }
 
-void AddPacks(const KernelRequest& request, const Group& group, const GpuProductPlan& plan,
-              bool transposed, CandidateBuilder& builder) {
+void AddPacks(const Group& group, const GpuProductPlan& plan, bool transposed,
+              CandidateBuilder& builder) {
   std::map<std::string, int64_t> params = {{"rows", plan.padded_n()},
                                            {"row_bytes", plan.row_bytes()}};
   if (plan.conv) params["channels"] = plan.channels;
@@ -335,14 +336,13 @@ void AddPacks(const KernelRequest& request, const Group& group, const GpuProduct
     builder.PackChannels(2, plan.n, padded);
   }
   builder.PackOperands(plan.n, padded);
-  (void)request;
 }
 
 Candidate MakeCandidate(const KernelRequest& request, const Group& group, const Layout& layout,
                         bool transposed, const GpuProductPlan& plan) {
   CandidateBuilder builder(request, group, layout);
   Candidate& candidate = builder.candidate();
-  AddPacks(request, group, plan, transposed, builder);
+  AddPacks(group, plan, transposed, builder);
   if (plan.prepares) {
     candidate.inputs[static_cast<size_t>(group.inputs[0])] = Layout{};
     Preparation& preparation = candidate.preparation.emplace();
