@@ -215,9 +215,10 @@ absl::StatusOr<pb::BenchmarkResult> BenchmarkStep(const pb::BenchmarkRequest& re
   }
   QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library,
                           PlaceLibrary(request.library(), "library", "model.so", place));
-  QUENCH_ASSIGN_OR_RETURN(
-      const BenchResult measured,
-      Benchmark(library, {threads, seconds, sizes, asked.has_seed() ? asked.seed() : 1}, context));
+  // Steps run in a sandbox that no GPU is in.
+  const uint64_t seed = asked.has_seed() ? asked.seed() : 1;
+  QUENCH_ASSIGN_OR_RETURN(const BenchResult measured,
+                          Benchmark(library, {threads, seconds, sizes, seed, "cpu"}, context));
   pb::BenchmarkResult result;
   result.set_variant(measured.variant);
   *result.mutable_median() = Milliseconds(measured.median_ms);

@@ -52,6 +52,7 @@ absl::StatusOr<BenchResult> BenchThere(const BenchJob& job, const StepContext& c
   result.runs = measured.runs();
   result.threads = measured.threads();
   result.variant = measured.variant();
+  result.device = "cpu";  // steps run in a sandbox that no GPU is in
   for (const step::v1::SymbolSize& size : measured.sizes())
     result.sizes[size.symbol()] = size.size();
   result.batch = measured.batch();

@@ -4,6 +4,7 @@
 
 #include "common/loops/analysis.h"
 #include "services/codegen/schedule/rebuild.h"
+#include "services/codegen/schedule/scratch.h"
 
 namespace quench::codegen {
 namespace {
