@@ -67,6 +67,11 @@ absl::StatusOr<Graph> RunPass(const PassInfo& pass, Graph graph, const PassOptio
 
 // The graph without partitions for other backends: what they hold is done here like everything else.
 absl::StatusOr<Graph> InlinePartitions(Graph graph);
+// Its partitions, in the order of their nodes, those in bodies of control flow included.
+std::vector<const Node*> PartitionsOf(const Graph& graph);
+// A partition's computation as a separate module; sizes that are not fixed become symbols of its inputs.
+// INVALID_ARGUMENT: the node is no partition.
+absl::StatusOr<Graph> StandAlone(const Node& partition);
 
 // Cuts each fusion group that is not `taken` behind its longest prefix that is, or behind its first
 // node; the rest becomes a group of its own if that is taken, and is cut in the same way if not.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/status.h"
+#include "common/ops/fresh_symbols.h"
 #include "common/passes/passes.h"
 
 namespace quench::passes {
@@ -90,16 +91,30 @@ absl::StatusOr<Graph> RunUpTo(std::string_view last, Graph graph, const PassOpti
   return graph;
 }
 
+bool IsPartition(const Node& node) { return node.op == "q.partition"; }
+
 }  // namespace
 
 absl::StatusOr<Graph> InlinePartitions(Graph graph) {
-  const auto is_partition = [](const Node& node) { return node.op == "q.partition"; };
-  bool any = false;  // bodies of control flow may have some too
+  if (PartitionsOf(graph).empty()) return graph;
+  return InlineGroups(std::move(graph), IsPartition);
+}
+
+std::vector<const Node*> PartitionsOf(const Graph& graph) {
+  std::vector<const Node*> partitions;
   ForEachGraph(graph, [&](const Graph& each) {
-    any = any || std::any_of(each.nodes.begin(), each.nodes.end(), is_partition);
+    for (const Node& node : each.nodes) {
+      if (IsPartition(node)) partitions.push_back(&node);
+    }
   });
-  if (!any) return graph;
-  return InlineGroups(std::move(graph), is_partition);
+  return partitions;
+}
+
+absl::StatusOr<Graph> StandAlone(const Node& partition) {
+  const GraphPtr body = partition.Body("body");
+  if (!IsPartition(partition) || body == nullptr)
+    return InvalidArgument("node `{}` is not a partition", partition.name);
+  return ops::WithFreshSymbols(*body);
 }
 
 absl::StatusOr<Graph> RunPipeline(Graph graph, const PassOptions& options,

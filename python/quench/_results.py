@@ -96,12 +96,16 @@ class Results(Facts):
                            output(done, "compile", "report").digest, self.name, uuid or "", text)
 
     def export(self, path: Path) -> pathlib.Path:
-        """Writes an ONNX model; one above 1 GiB has files beside it."""
+        """Writes an ONNX model; one above 1 GiB has files beside it. Parts of a partitioned module are put back into it, and each is
+        also a model of its own: `m.parts/tensorrt_0.onnx` beside `m.onnx`."""
         outputs = self._run("export_model", lambda request: None)
         path = pathlib.Path(path)
         for name, output in outputs.items():
             if name.startswith("external_data/"):
-                self._client.gateway.download(output.digest, path.with_name(name.removeprefix("external_data/")))
+                folder, _, file = name.removeprefix("external_data/").rpartition("/")
+                target = path.with_suffix(".parts") / file if folder else path.with_name(file)
+                target.parent.mkdir(exist_ok=True)
+                self._client.gateway.download(output.digest, target)
         self._client.gateway.download(outputs["file"].digest, path)
         return path
 

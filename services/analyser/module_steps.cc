@@ -104,7 +104,7 @@ absl::StatusOr<v1::PartitionResult> PartitionStep(const v1::PartitionRequest& re
   for (v1::PartitionPart& part : *result.mutable_report()->mutable_parts()) {
     const auto node = std::ranges::find(partitioned.graph.nodes, part.name(), &Node::name);
     if (node == partitioned.graph.nodes.end()) return Internal("part `{}` is lost", part.name());
-    QUENCH_ASSIGN_OR_RETURN(Graph alone, StandAlone(*node));
+    QUENCH_ASSIGN_OR_RETURN(Graph alone, passes::StandAlone(*node));
     QUENCH_ASSIGN_OR_RETURN(*part.mutable_module(),
                             steps::StoreModule(std::move(alone), place.blobs));
   }

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "common/base/status.h"
-#include "common/ops/fresh_symbols.h"
 #include "common/ops/op.h"
 #include "common/passes/pass.h"
 
@@ -248,13 +247,6 @@ std::vector<std::string> PartitionBackends(const Graph& graph) {
     if (node.op == "q.partition") names.insert(node.String("backend", ""));
   }
   return {names.begin(), names.end()};
-}
-
-absl::StatusOr<Graph> StandAlone(const Node& partition) {
-  const GraphPtr body = partition.Body("body");
-  if (partition.op != "q.partition" || body == nullptr)
-    return InvalidArgument("node `{}` is not a partition", partition.name);
-  return ops::WithFreshSymbols(*body);
 }
 
 }  // namespace quench::analyser

@@ -62,9 +62,6 @@ std::vector<std::string> SubgraphNames(const Graph& graph);
 // Backends of the module's partitions, each once.
 std::vector<std::string> PartitionBackends(const Graph& graph);
 
-// A part's computation as a separate module; sizes that are not fixed become symbols of its inputs.
-absl::StatusOr<Graph> StandAlone(const Node& partition);
-
 // The graph with the rewrites of `options`, and the number of nodes they changed.
 std::pair<Graph, int64_t> SimplifyForPartition(Graph graph, const PartitionOptions& options);
 

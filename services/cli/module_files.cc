@@ -12,6 +12,7 @@
 #include "common/ops/op.h"
 #include "services/cli/colour.h"
 #include "services/cli/local_store.h"
+#include "services/importer/importer.h"
 
 namespace quench::cli {
 namespace {
@@ -77,9 +78,12 @@ std::string WeightsProblem(const std::string& output, bool external_weights) {
 }
 
 absl::Status RefuseExisting(const std::string& output, bool external_weights) {
-  for (const fs::path& path : {fs::path(output), WeightsFileOf(output)}) {
+  std::vector<fs::path> files = {output};
+  if (external_weights) files.push_back(WeightsFileOf(output));
+  if (files[0].extension() == ".onnx") files.push_back(importer::PartsFolder(output));
+  for (const fs::path& path : files) {
     std::error_code error;
-    if ((path == output || external_weights) && fs::exists(path, error)) {
+    if (fs::exists(path, error)) {
       return absl::AlreadyExistsError(
           fmt::format("output `{}` exists; --force replaces it", path.string()));
     }

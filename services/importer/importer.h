@@ -107,8 +107,15 @@ absl::StatusOr<std::vector<std::string>> ExternalLocations(const std::filesystem
 absl::StatusOr<std::vector<std::string>> CheckWithLibonnx(const std::filesystem::path& path,
                                                           const Graph& imported);
 
-// Writes an `imported` or `canonical` graph as an ONNX model (external data above 1 GiB).
+// Writes an `imported` or `canonical` graph as an ONNX model (external data above 1 GiB). Partitions are put back into
+// the model, and each is also a model of its own in PartsFolder(path).
 absl::Status ExportOnnx(const Graph& graph, const std::filesystem::path& path,
                         const StepContext& context = {});
+// `m.parts` beside `m.onnx`.
+std::filesystem::path PartsFolder(const std::filesystem::path& path);
+// Writes each partition of a `canonical` graph as an ONNX model to `folder`, which is created: `NAME.onnx`, in which
+// other characters than letters, digits, `.`, `_` and `-` are `_`.
+absl::Status ExportParts(const Graph& graph, const std::filesystem::path& folder,
+                         const StepContext& context = {});
 
 }  // namespace quench::importer

@@ -1,5 +1,7 @@
 #include "services/importer/service.h"
 
+#include <algorithm>
+
 #include "common/ir/npy.h"
 #include "common/ir/text.h"
 #include "common/passes/pass.h"
@@ -232,12 +234,16 @@ absl::StatusOr<pb::ExportResult> ExportStep(const pb::ExportRequest& request,
   const std::filesystem::path file = folder / "model.onnx";
   QUENCH_RETURN_IF_ERROR(ExportOnnx(graph, file, context));
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_file(), steps::MoveFile(file, place.blobs, context));
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path() == file) continue;
+  std::vector<std::filesystem::path> beside;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, error)) {
+    if (entry.is_regular_file(error) && entry.path() != file) beside.push_back(entry.path());
+  }
+  std::ranges::sort(beside);  // equal results for equal modules
+  for (const std::filesystem::path& path : beside) {
     step::v1::File* external = result.add_external_data();
-    external->set_path(entry.path().filename().string());
+    external->set_path(path.lexically_relative(folder).string());
     QUENCH_ASSIGN_OR_RETURN(*external->mutable_digest(),
-                            steps::MoveFile(entry.path(), place.blobs, context));
+                            steps::MoveFile(path, place.blobs, context));
   }
   return result;
 }

@@ -70,18 +70,6 @@ absl::Status RefuseOutputs(const PartitionArgs& args) {
   return args.export_folder.empty() ? absl::OkStatus() : RefuseExisting(args.export_folder, false);
 }
 
-absl::Status ExportParts(const Graph& graph, const fs::path& folder, const StepContext& context) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) return ErrnoStatus(error.value(), "create", folder);
-  for (const Node& node : graph.nodes) {
-    if (node.op != "q.partition") continue;
-    QUENCH_ASSIGN_OR_RETURN(const Graph part, analyser::StandAlone(node));
-    QUENCH_RETURN_IF_ERROR(importer::ExportOnnx(part, folder / (node.name + ".onnx"), context));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<PartitionedThere> PartitionHere(const PartitionArgs& args,
                                                const BackendChoice& choice,
                                                const StepContext& context) {
@@ -122,7 +110,7 @@ absl::Status RunPartition(const PartitionArgs& args, const StepContext& context)
     QUENCH_RETURN_IF_ERROR(WriteModule(graph, args.output, args.external_weights));
   }
   if (!args.export_folder.empty())
-    QUENCH_RETURN_IF_ERROR(ExportParts(graph, args.export_folder, context));
+    QUENCH_RETURN_IF_ERROR(importer::ExportParts(graph, args.export_folder, context));
   if (args.inline_parts) {
     fmt::print("{} part{} put back\n", result.inlined, result.inlined == 1 ? "" : "s");
   } else {

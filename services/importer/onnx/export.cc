@@ -9,6 +9,7 @@
 
 #include "common/base/atomic_file.h"
 #include "common/base/status.h"
+#include "common/passes/pass.h"
 #include "services/importer/graph/names.h"
 #include "services/importer/importer.h"
 #include "services/importer/onnx/export_dims.h"
@@ -422,7 +423,9 @@ absl::Status Exporter::Write(const ModelProto& model, const GraphProto& graph) {
 absl::Status ExportOnnx(const Graph& graph, const std::filesystem::path& path,
                         const StepContext& context) {
   if (graph.stage == Stage::kImported) return Exporter(graph, path, context).Run();
-  Graph plain = graph;
+  if (!passes::PartitionsOf(graph).empty())
+    QUENCH_RETURN_IF_ERROR(ExportParts(graph, PartsFolder(path), context));
+  QUENCH_ASSIGN_OR_RETURN(Graph plain, passes::InlinePartitions(graph));
   WriteDimsAsConstants(plain);
   return Exporter(plain, path, context).Run();
 }

@@ -158,7 +158,7 @@ TEST(PartitionTest, PartsAreModulesOfTheirOwn) {
   const Partitioned result = PartitionGraph(Network(), Runs("Conv\nRelu"), {}).value();
   for (const Node& node : result.graph.nodes) {
     if (node.op != "q.partition") continue;
-    const Graph part = StandAlone(node).value();
+    const Graph part = passes::StandAlone(node).value();
     EXPECT_TRUE(VerifyGraph(part).ok());
     EXPECT_FALSE(part.value(part.inputs[0]).type.dims[0].is_static());
     EXPECT_EQ(part.value(part.outputs[0]).type.dims[0], part.value(part.inputs[0]).type.dims[0]);

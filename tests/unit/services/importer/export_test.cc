@@ -5,6 +5,7 @@
 
 #include "common/base/status.h"
 #include "common/ir/hash.h"
+#include "common/ir/text.h"
 #include "common/ops/evaluate.h"
 #include "common/passes/pass.h"
 #include "tests/support/matchers.h"
@@ -227,6 +228,37 @@ TEST(Export, ConstantsOfSeveralBodiesAreWrittenOnce) {
       EXPECT_EQ((*a)[0].FloatAt(7), (*b)[0].FloatAt(7));
     }
   }
+}
+
+constexpr char kPartitioned[] = R"(quench.ir 1
+module "cut" canonical {
+  input %x: f32[2]
+  %sum: f32[2] = q.partition(%x) {
+    backend = "tensorrt",
+    body = graph "part" {
+      input %x: f32[2]
+      %relu: f32[2] = Relu(%x) as "relu"
+      %sum: f32[2] = Add(%relu, %x) as "add"
+      output %sum
+    }
+  } as "../cut/1"
+  %y: f32[2] = Neg(%sum) as "neg"
+  output %y
+}
+)";
+
+TEST(Export, PartsOfAPartitionedModuleAreModelsOfTheirOwn) {
+  ImportFolder folder;
+  const Graph graph = ParseGraph(kPartitioned).value();
+  const auto whole = ThereAndBack(graph, folder);
+  ASSERT_TRUE(whole.ok()) << MessageOf(whole.status());
+  const std::vector<Tensor> x = {F32({2}, {1, -2})};
+  EXPECT_THAT((*ops::Evaluate(whole->canonical, x))[0].as<float>(), ElementsAre(-2, 2));
+  EXPECT_TRUE(passes::PartitionsOf(whole->canonical).empty());
+  // No name leads out of the folder.
+  const auto part = ImportModel(folder.path() / "out.parts/.._cut_1.onnx", {}, folder.store());
+  ASSERT_TRUE(part.ok()) << MessageOf(part.status());
+  EXPECT_THAT((*ops::Evaluate(part->canonical, x))[0].as<float>(), ElementsAre(2, -2));
 }
 
 TEST(Export, AMissingFolderIsAnError) {
