@@ -271,6 +271,8 @@ class Session {
   void Cancel() { quench_rt_cancel(session_.get()); }
   // "cpu", or "cuda:0", then a space and the GPU's name.
   std::string device() const { return quench_rt_device(session_.get()); }
+  // The CUstream to which runs add their work; nullptr on the CPU.
+  void* stream() const { return quench_rt_stream(session_.get()); }
   quench_rt_session* get() const { return session_.get(); }
 
  private:

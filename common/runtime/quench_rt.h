@@ -175,6 +175,9 @@ int quench_rt_plan(quench_rt_session* session, quench_rt_error* error);
 int quench_rt_run(quench_rt_session* session, quench_rt_error* error);
 /* Where the session runs: "cpu", or "cuda:0", then a space and the device's name. Valid as long as it is. */
 const char* quench_rt_device(const quench_rt_session* session);
+/* The CUDA stream (a CUstream) to which runs add their work: the caller's, or the session's own. NULL on the CPU.
+ * Work that writes an input on the device may be ordered before a run by an event that this stream waits for. */
+void* quench_rt_stream(const quench_rt_session* session);
 /* The next run begins with the model's initial states, as the first one did. */
 void quench_rt_reset_states(quench_rt_session* session);
 /* Output of the last run, or, after a plan, dims only (data may be NULL; a dim the run will tell is

@@ -593,6 +593,10 @@ const char* quench_rt_device(const quench_rt_session* session) {
   return session->device == NULL ? "cpu" : quench_device_name(session);
 }
 
+void* quench_rt_stream(const quench_rt_session* session) {
+  return session->device == NULL ? NULL : quench_device_stream(session);
+}
+
 void quench_rt_cancel(quench_rt_session* session) { atomic_store(&session->cancelled, 1); }
 
 uint64_t quench_rt_memory_bytes(const quench_rt_session* session) { return session->memory_bytes; }

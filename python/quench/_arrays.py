@@ -11,7 +11,7 @@ import numpy.typing as npt
 from quench.errors import InputError
 
 Array = npt.NDArray[Any]
-_CPU = 1  # DLPack's device type of memory that this process can read
+_READABLE = (1, 3)  # DLPack's device types of memory that this process can read: the CPU's, and what is pinned for a GPU
 
 
 def as_array(name: str, dtype: np.dtype[Any], value: Any) -> Array:
@@ -37,9 +37,9 @@ def _lent(name: str, value: Any) -> Array:
         kind, number = value.__dlpack_device__()
     except Exception as error:  # each library raises what it likes
         raise InputError(f"input `{name}`: its library does not say where it lies: {error}") from error
-    if kind != _CPU:
-        raise InputError(f"input `{name}`: it lies on device {kind}:{number}, not in this machine's memory; "
-                         f"copy it to the CPU first")
+    if kind not in _READABLE:
+        raise InputError(f"input `{name}`: it lies on device {kind}:{number}, neither in this machine's memory nor in that of "
+                         f"the engine's GPU; copy it to the CPU first")
     try:
         imported: Array = np.from_dlpack(value)
     except Exception as error:

@@ -20,6 +20,7 @@ from typing import Any, Literal, Optional, Union, overload
 import numpy as np
 
 from quench._arrays import Array, as_array
+from quench._device_arrays import borrow, is_on_gpu
 from quench._runtime import check, ffi, has, lib, text
 from quench._sizes import choose_sizes
 from quench._wording import near_names
@@ -141,13 +142,15 @@ class Engine:
     threads: of a run; None: as many as the library's target says, or one.
     device: where to run: "cpu", "cuda", or "cuda:1" for the second GPU. None: a GPU if the library has code for it and there is
     one, else the CPU.
+    stream: a CUDA stream of the caller (a CUstream, as `torch.cuda.Stream().cuda_stream` is), to which runs add their work.
 
     Raises LibraryError, EncryptedError where a key is missing or wrong, and DeviceError where there is no such device.
     """
 
     @near_names
     def __init__(self, library: Union[str, os.PathLike[str]], key: Union[str, os.PathLike[str], None] = None,
-                 password: Optional[str] = None, *, threads: Optional[int] = None, device: Optional[str] = None) -> None:
+                 password: Optional[str] = None, *, threads: Optional[int] = None, device: Optional[str] = None,
+                 stream: Optional[int] = None) -> None:
         error = ffi.new("quench_rt_error*")
         out = ffi.new("quench_rt_model**")
         path = _path(library)
@@ -160,19 +163,20 @@ class Engine:
                 raise EncryptedError("the password has a NUL character")
             secret = ffi.NULL if password is None else ffi.from_buffer(password.encode() + b"\0")
             check(lib.quench_rt_open_encrypted(path, _path(key), secret, out, error), error)
-        self._start(out[0], threads, device)
+        self._start(out[0], threads, device, stream)
 
     @classmethod
-    def from_bytes(cls, library: bytes, *, threads: Optional[int] = None, device: Optional[str] = None) -> Engine:
+    def from_bytes(cls, library: bytes, *, threads: Optional[int] = None, device: Optional[str] = None,
+                   stream: Optional[int] = None) -> Engine:
         """The same from memory, which is not needed afterwards."""
         error = ffi.new("quench_rt_error*")
         out = ffi.new("quench_rt_model**")
         check(lib.quench_rt_open_memory(ffi.from_buffer(library), len(library), out, error), error)
         engine = cls.__new__(cls)
-        engine._start(out[0], threads, device)
+        engine._start(out[0], threads, device, stream)
         return engine
 
-    def _start(self, model: Any, threads: Optional[int], device: Optional[str]) -> None:
+    def _start(self, model: Any, threads: Optional[int], device: Optional[str], stream: Optional[int]) -> None:
         self._model: Any = model
         self._session: Any = ffi.NULL
         self._about: Any = None
@@ -201,6 +205,7 @@ class Engine:
             options.num_threads = threads
         wanted = ffi.NULL if device is None else ffi.new("char[]", _device(device))
         options.device = wanted
+        options.stream = ffi.NULL if stream is None else ffi.cast("void*", stream)
         cores = int(about.num_cores) if has(about, "quench_model", "num_cores") else 0
         self._threads = threads or max(1, min(cores, lib.quench_rt_cpus()))
         out = ffi.new("quench_rt_session**")
@@ -209,6 +214,7 @@ class Engine:
         self._session = out[0]
         self._freed = weakref.finalize(self, _free, out[0], model)  # before the interpreter goes, too
         self._about = about
+        self._on_gpu = self.device != "cpu"
         # C API structures of each input and output, made once.
         self._tensors = [ffi.new("quench_rt_tensor*") for _ in range(max(len(self.inputs), 1))]
         self._dims = [ffi.new("int64_t[]", max(len(info.shape), 1)) for info in self.inputs]
@@ -284,18 +290,22 @@ class Engine:
     # ---- running ----
 
     @overload
-    def infer(self, *arrays: Any, named: Literal[False] = ..., states: bool = ...) -> list[Array]: ...
+    def infer(self, *arrays: Any, named: Literal[False] = ..., states: bool = ..., out: Optional[Mapping[str, Any]] = ...) -> list[Array]: ...
     @overload
-    def infer(self, *arrays: Any, named: Literal[True], states: bool = ...) -> dict[str, Array]: ...
-    def infer(self, *arrays: Any, named: bool = False, states: bool = False) -> Union[list[Array], dict[str, Array]]:
+    def infer(self, *arrays: Any, named: Literal[True], states: bool = ..., out: Optional[Mapping[str, Any]] = ...) -> dict[str, Array]: ...
+    def infer(self, *arrays: Any, named: bool = False, states: bool = False,
+              out: Optional[Mapping[str, Any]] = None) -> Union[list[Array], dict[str, Array]]:
         """Runs the model once.
 
         arrays: one for each input in their order, states left out; or one mapping of names to arrays, in
         which states may be given. Arrays of numpy and of anything that speaks DLPack are used where they
-        lie, unless they are not contiguous: those are copied. Lists and numbers become arrays.
+        lie, unless they are not contiguous: those are copied. Lists and numbers become arrays. Where the engine
+        is on a GPU, arrays in its memory (torch's, CuPy's) are read there.
+        out: arrays by name of output, which the run writes: of numpy, or in the GPU's memory. They are contiguous and have
+        the output's type and shape.
 
         Returns a list of arrays in the order of outputs, or with `named` a dict. Outputs that are states
-        are left out unless `states` is set. The arrays are the caller's.
+        are left out unless `states` is set. The arrays are the caller's; those of `out` are the very objects.
 
         Raises InputError for what the model does not take, CheckError where the data broke a rule of the
         model, BusyError while another thread runs the engine.
@@ -305,7 +315,7 @@ class Engine:
                 raise BusyError(BUSY)
             with self._lock:  # which no signal can come between
                 self._open()
-                results = self._infer(self._given(arrays))
+                results = self._infer(self._given(arrays), self._targets(out))
         finally:
             if self._about is None:  # closed meanwhile, or before
                 self._finish()
@@ -412,22 +422,32 @@ class Engine:
         raise InputError(f"{len(arrays)} inputs are given, the model takes {len(names)}: "
                          f"{', '.join(f'`{n}`' for n in names)}")
 
+    def _targets(self, out: Optional[Mapping[str, Any]]) -> dict[int, Any]:
+        """Arrays for outputs by index; all names that are unknown in one error."""
+        if not out:
+            return {}
+        index = {info.name: i for i, info in enumerate(self.outputs)}
+        unknown = [f"the model has no output `{name}`" for name in out if name not in index]
+        if unknown:
+            raise InputError("; ".join(unknown) + f"; it has {', '.join(f'`{name}`' for name in index)}")
+        return {index[name]: value for name, value in out.items()}
+
     def _bind(self, index: int, value: Any) -> Any:
         """Hands an array to the session; what is returned must live until the run is over."""
         info = self.inputs[index]
+        if self._on_gpu and type(value) is not np.ndarray and is_on_gpu(value):
+            lent = borrow(f"input `{info.name}`", self._about.inputs[index].dtype, value, self._stream())
+            self._shape(index, lent.shape)
+            self._tensors[index].data = lent.data
+            check(lib.quench_rt_set_device_input(self._session, index, self._tensors[index], self._error), self._error)
+            return lent
         array = value if type(value) is np.ndarray else as_array(info.name, info.dtype, value)
         if array.dtype is not info.dtype and array.dtype != info.dtype:
             if array.dtype == info.dtype.newbyteorder():
                 raise InputError(f"input `{info.name}`: the bytes of its numbers are in the order of another "
                                  f"machine ({array.dtype.str}); array.astype('{info.dtype.name}') turns them")
             raise InputError(f"input `{info.name}`: dtype is {array.dtype}, the model takes {info.dtype}")
-        shape = array.shape
-        if shape != self._shapes[index]:
-            if len(shape) != len(info.shape):
-                raise InputError(f"input `{info.name}`: shape is {list(shape)}, the model takes {self._shape_text(info)}")
-            self._shapes[index] = None
-            self._dims[index][0:len(shape)] = shape
-            self._shapes[index] = shape
+        self._shape(index, array.shape)
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
         tensor = self._tensors[index]
@@ -437,15 +457,50 @@ class Engine:
             check(code, self._error)
         return array
 
+    def _shape(self, index: int, shape: tuple[int, ...]) -> None:
+        """Writes the shape into the input's structure of the C API."""
+        if shape == self._shapes[index]:
+            return
+        info = self.inputs[index]
+        if len(shape) != len(info.shape):
+            raise InputError(f"input `{info.name}`: shape is {list(shape)}, the model takes {self._shape_text(info)}")
+        self._shapes[index] = None
+        self._dims[index][0:len(shape)] = shape
+        self._shapes[index] = shape
+
+    def _stream(self) -> int:
+        return int(ffi.cast("uintptr_t", lib.quench_rt_stream(self._session)))
+
+    def _write_to(self, index: int, shape: Optional[tuple[int, ...]], nbytes: int, value: Any) -> Any:
+        """Binds the caller's array to an output; what is returned must live until the run is over."""
+        info = self.outputs[index]
+        what = f"output `{info.name}`"
+        if shape is None:
+            raise InputError(f"{what}: only a run knows its size, or it is a state: it cannot be written to an array that is given")
+        if self._on_gpu and is_on_gpu(value):
+            lent = borrow(what, self._about.outputs[index].dtype, value, self._stream())
+            if lent.shape != shape:
+                raise InputError(f"{what}: shape is {list(lent.shape)}, the run makes {list(shape)}")
+            check(lib.quench_rt_set_device_output(self._session, index, lent.data, nbytes, self._error), self._error)
+            return lent
+        if not isinstance(value, np.ndarray):
+            raise InputError(f"{what}: a {type(value).__name__} is no array of numpy, and none in the memory of the engine's GPU")
+        if value.dtype != info.dtype or value.shape != shape:
+            raise InputError(f"{what}: it is {value.dtype}{list(value.shape)}, the run makes {info.dtype}{list(shape)}")
+        if not value.flags.c_contiguous or not value.flags.writeable:
+            raise InputError(f"{what}: the array must be contiguous and writable")
+        check(lib.quench_rt_set_output(self._session, index, _from_buffer(value) if nbytes else ffi.NULL, nbytes, self._error), self._error)
+        return value
+
     @staticmethod
     def _shape_text(info: TensorInfo) -> str:
         return f"[{', '.join(str(size) for size in info.shape)}]"
 
-    def _infer(self, given: list[tuple[int, Any]]) -> list[Any]:
+    def _infer(self, given: list[tuple[int, Any]], out: dict[int, Any]) -> list[Any]:
         if not self._state_inputs:
-            return self._run([self._bind(i, value) for i, value in given])
+            return self._run([self._bind(i, value) for i, value in given], out)
         try:
-            return self._run([self._bind(i, value) for i, value in given])
+            return self._run([self._bind(i, value) for i, value in given], out)
         finally:  # what was given was for this run, and may go with it
             for i in self._state_inputs.intersection(i for i, _ in given):
                 lib.quench_rt_set_input(self._session, i, ffi.NULL, ffi.NULL)
@@ -464,14 +519,19 @@ class Engine:
         self._planned = _Plan(shapes, elements, [(i, shape, self.outputs[i].dtype) for i, shape in enumerate(found)])
         return self._planned
 
-    def _run(self, arrays: list[Any]) -> list[Array]:
+    def _run(self, arrays: list[Any], out: dict[int, Any]) -> list[Any]:
         session, error = self._session, self._error
         plan = self._planned
         shapes = [array.shape for array in arrays]
         if plan is None or plan.shapes != shapes:
             plan = self._plan(shapes, sum(array.size for array in arrays))
         results: list[Any] = []
+        lent: list[Any] = []
         for i, shape, dtype, nbytes in plan.outputs:
+            if i in out:
+                lent.append(self._write_to(i, shape, nbytes, out[i]))
+                results.append(out[i])
+                continue
             if shape is None:
                 results.append(None)
                 continue

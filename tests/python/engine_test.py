@@ -183,7 +183,7 @@ class EngineTest(unittest.TestCase):
                                  ({"picture": self.samples}, "no input `picture`; input `image` is missing"),
                                  ({}, "input `image` is missing"),
                                  ("cat.png", "a str is not an array"),
-                                 (Foreign(), "device 2:0"), (Mute(self.samples), "does not say where it lies: out of order")):
+                                 (Foreign(), "device 2:0, neither in this machine's memory"), (Mute(self.samples), "does not say where it lies: out of order")):
                 with self.assertRaises(quench.InputError) as raised:
                     engine.infer(wrong)
                 self.assertIn(words, str(raised.exception))

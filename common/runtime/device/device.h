@@ -13,6 +13,7 @@ int quench_device_start(quench_rt_session* session, quench_rt_model* model, uint
 void quench_device_free(quench_rt_session* session);
 /* "cuda:0 NAME" */
 const char* quench_device_name(const quench_rt_session* session);
+void* quench_device_stream(const quench_rt_session* session);
 
 /* Whether `address` is memory of the session's GPU; INVALID, with a sentence about the input or output. */
 int quench_device_owns(const quench_rt_session* session, const char* what, const char* name,
@@ -47,6 +48,10 @@ static inline void quench_device_free(quench_rt_session* session) { (void)sessio
 static inline const char* quench_device_name(const quench_rt_session* session) {
   (void)session;
   return "";
+}
+static inline void* quench_device_stream(const quench_rt_session* session) {
+  (void)session;
+  return NULL;
 }
 static inline int quench_device_owns(const quench_rt_session* session, const char* what,
                                      const char* name, const void* address,

@@ -143,6 +143,8 @@ const char* quench_device_name(const quench_rt_session* session) {
   return session->device->loaded->device;
 }
 
+void* quench_device_stream(const quench_rt_session* session) { return session->device->stream; }
+
 /* ---- memory of a run ---- */
 
 /* Memory of pools has no context, but a number of its GPU, which old drivers do not tell. */

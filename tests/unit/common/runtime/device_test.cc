@@ -392,7 +392,10 @@ TEST_F(DeviceTest, RunsGoIntoTheCallersStream) {
     EXPECT_EQ(Start("cuda:0", foreign), QUENCH_RT_INVALID);
     EXPECT_STREQ(error_.text,
                  "the stream is not one of the primary context of GPU 0 (Quench emulated device)");
+    ASSERT_EQ(Start("cuda:0", nullptr), QUENCH_RT_OK) << error_.text;
+    EXPECT_NE(quench_rt_stream(session_), nullptr);  // its own
     ASSERT_EQ(Start("cuda:0", stream), QUENCH_RT_OK) << error_.text;
+    EXPECT_EQ(quench_rt_stream(session_), stream);
     const Floats x = {1, 2, 3};
     ASSERT_EQ(Set(0, x), QUENCH_RT_OK);
     ASSERT_EQ(Set(1, x), QUENCH_RT_OK);
