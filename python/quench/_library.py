@@ -60,6 +60,8 @@ def metadata(library: bytes, report: Any, model: str) -> dict[str, Any]:
                   "cost": each.cost, "slow": each.slow, "multiplications": each.multiplications, "performed": each.performed,
                   "dtype": each.dtype, "bytes": each.bytes}
                  for each in report.kernels])
+    if report.device_arena_bytes:
+        described.update(device_arena_bytes=report.device_arena_bytes, device_arena_lower_bound=report.device_arena_lower_bound_bytes)
     if report.HasField("check"):
         check = report.check
         described["check"] = {

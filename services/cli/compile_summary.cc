@@ -43,8 +43,12 @@ void PrintSizes(const codegen::CompileReport& report) {
         measured.measured_choice_ms, measured.predicted_choice_ms, measured.builds,
         measured.rounds);
   }
-  fmt::print("  arena    {:.2f} MB (lower bound {:.2f} MB)\n  uuid     {}\n",
-             megabytes(report.arena_bytes), megabytes(report.arena_lower_bound), report.uuid);
+  fmt::print("  arena    {:.2f} MB (lower bound {:.2f} MB)", megabytes(report.arena_bytes),
+             megabytes(report.arena_lower_bound));
+  if (report.device_arena_bytes > 0)
+    fmt::print(", on the GPU {:.2f} MB (lower bound {:.2f} MB)",
+               megabytes(report.device_arena_bytes), megabytes(report.device_arena_lower_bound));
+  fmt::print("\n  uuid     {}\n", report.uuid);
 }
 
 void PrintUnusedFeatures(const codegen::CompileReport& report) {
@@ -115,6 +119,10 @@ nlohmann::json CompileSummaryToJson(const CompileSummary& summary) {
                          {"unused_features", report.unused_features},
                          {"kept_float32", nlohmann::json::array()},
                          {"slow", nlohmann::json::array()}};
+  if (report.device_arena_bytes > 0) {
+    json["device_arena_bytes"] = report.device_arena_bytes;
+    json["device_arena_lower_bound"] = report.device_arena_lower_bound;
+  }
   if (!summary.key.empty()) json["key"] = summary.key;
   if (!summary.runtime.empty()) json["runtime"] = summary.runtime;
   if (!summary.hint.empty()) json["hint"] = summary.hint;

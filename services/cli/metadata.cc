@@ -82,6 +82,10 @@ absl::StatusOr<std::string> MetadataOf(const Made& made, const MetadataFacts& fa
                    {"unused_features", report.unused_features},
                    {"typical_sizes", TypicalSizesToJson(*made.graph)},
                    {"kernels", KernelsToJson(report)}});
+  if (report.device_arena_bytes > 0) {
+    metadata["device_arena_bytes"] = report.device_arena_bytes;
+    metadata["device_arena_lower_bound"] = report.device_arena_lower_bound;
+  }
   if (report.check) metadata["check"] = CheckToJson(*report.check);
   if (facts.halves) {
     nlohmann::json kept = nlohmann::json::array();

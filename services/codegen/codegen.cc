@@ -354,6 +354,8 @@ class Compiler {
       report_.kept_float32 = passes::KeptInFloat32(graph_, options_.passes);
     report_.arena_bytes = best.built.program.typical_arena_bytes;
     report_.arena_lower_bound = best.built.program.typical_lower_bound;
+    report_.device_arena_bytes = best.built.program.typical_device_bytes;
+    report_.device_arena_lower_bound = best.built.program.typical_device_lower_bound;
     report_.arena = ArenaBuffersOf(best.built.program);
     AddArenaUse(best.built.program, report_.kernels);
   }

@@ -41,7 +41,8 @@ struct CompileReport {
   std::vector<KernelReport> kernels;
   int64_t arena_bytes = 0;  // at typical sizes
   int64_t arena_lower_bound = 0;
-  std::vector<ArenaBuffer> arena;  // by offset
+  int64_t device_arena_bytes = 0, device_arena_lower_bound = 0;  // of the GPU's memory
+  std::vector<ArenaBuffer> arena;                                // by offset
   // The library's size by part.
   int64_t weight_bytes = 0;  // packed, of all variants
   std::vector<VariantWeights> variant_weights;

@@ -68,6 +68,8 @@ v1::CompileReport ToProto(const CompileReport& report) {
   }
   message.set_arena_bytes(report.arena_bytes);
   message.set_arena_lower_bound_bytes(report.arena_lower_bound);
+  message.set_device_arena_bytes(report.device_arena_bytes);
+  message.set_device_arena_lower_bound_bytes(report.device_arena_lower_bound);
   message.set_weight_bytes(report.weight_bytes);
   for (const VariantWeights& weights : report.variant_weights) {
     v1::VariantWeights* out = message.add_variant_weights();
@@ -116,6 +118,8 @@ CompileReport FromProto(const v1::CompileReport& message) {
   }
   report.arena_bytes = message.arena_bytes();
   report.arena_lower_bound = message.arena_lower_bound_bytes();
+  report.device_arena_bytes = message.device_arena_bytes();
+  report.device_arena_lower_bound = message.device_arena_lower_bound_bytes();
   report.weight_bytes = message.weight_bytes();
   for (const v1::VariantWeights& weights : message.variant_weights())
     report.variant_weights.push_back({weights.variant(), weights.bytes()});

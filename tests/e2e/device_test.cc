@@ -13,13 +13,14 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+constexpr char kEmulated[] = "cuda -arch=emulated -host=x86-64-v3";
+
 class DeviceTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(EMULATED_DRIVER)) GTEST_SKIP() << "no emulated driver";
+    ASSERT_TRUE(std::filesystem::exists(EMULATED_DRIVER));  // the build makes it
     setenv("QUENCH_CUDA_DRIVER", EMULATED_DRIVER, /*overwrite=*/1);
-    Run({"compile", DigitsModel(), "--output", "gpu", "--target",
-         "cuda -arch=emulated -host=x86-64-v3"});
+    compiled_ = Run({"compile", DigitsModel(), "--output", "gpu", "--target", kEmulated}).out;
     Run({"compile", DigitsModel(), "--output", "cpu"});
   }
   void TearDown() override { unsetenv("QUENCH_CUDA_DRIVER"); }
@@ -37,7 +38,30 @@ class DeviceTest : public ::testing::Test {
   }
 
   const Workspace work_;
+  std::string compiled_;  // what compile said of "gpu"
 };
+
+TEST_F(DeviceTest, CompileReportsTheMemoryOfBoth) {
+  EXPECT_THAT(compiled_, HasSubstr(" MB), on the GPU "));
+}
+
+TEST_F(DeviceTest, EncryptedLibrariesRunThere) {
+  work_.Write("word", "correct horse\n");
+  Run({"compile", DigitsModel(), "--output", "sealed", "--target", kEmulated, "--encrypt",
+       "--password-file", "word"});
+  const Words key = {"--key", "sealed/modelKey.bin", "--password-file", "word"};
+  Words run = {"run", "sealed/model.so", "--random", "1"};
+  run.insert(run.end(), key.begin(), key.end());
+  EXPECT_EQ(Report(run, "cuda").at("variant"), "cuda-emulated");
+  EXPECT_EQ(Report(run, "cpu").at("variant"), "x86-64-v3");
+  Words verify = {"verify", DigitsModel(), "sealed/model.so", "--device", "cuda"};
+  verify.insert(verify.end(), key.begin(), key.end());
+  Run(verify);
+}
+
+TEST_F(DeviceTest, CompileChecksTheCodeOfBoth) {
+  EXPECT_THAT(compiled_, HasSubstr("variant cuda-emulated and x86-64-v3, against the interpreter"));
+}
 
 TEST_F(DeviceTest, ReportsNameIt) {
   for (const Words& command : {Words{"run", "gpu/model.so", "--random", "1"},
@@ -58,8 +82,7 @@ TEST_F(DeviceTest, ReportsNameIt) {
 TEST_F(DeviceTest, ResultsAreCheckedThere) {
   for (const char* device : {"cuda", "cpu"}) {
     Run({"verify", DigitsModel(), "gpu/model.so", "--device", device});
-    Run({"infer", DigitsModel(), "--random", "1", "--target", "cuda -arch=emulated -host=x86-64-v3",
-         "--device", device});
+    Run({"infer", DigitsModel(), "--random", "1", "--target", kEmulated, "--device", device});
     // The reference has no code for GPUs, and runs on the CPU.
     const Outcome compared =
         Run({"compare", "cpu/model.so", "gpu/model.so", "--random", "2", "--device", device});

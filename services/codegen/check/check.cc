@@ -39,10 +39,16 @@ double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 
 class Checker {
  public:
-  Checker(const CheckRequest& request, const StepContext& context)
-      : request_(request), context_(context), whole_(request.mode == CheckMode::kFull) {
+  // `device` as OpenOptions has it.
+  Checker(const CheckRequest& request, std::string device, const StepContext& context)
+      : request_(request),
+        device_(std::move(device)),
+        context_(context),
+        whole_(request.mode == CheckMode::kFull) {
     budget_ = std::max(kLeastBudget, kBudgetShare * request.compile_seconds);
   }
+
+  bool ran_on_gpu() const { return variant_ != nullptr && variant_->target.device != nullptr; }
 
   absl::StatusOr<CheckReport> Run() {
     QUENCH_ASSIGN_OR_RETURN(const bool runs, Open());
@@ -83,7 +89,8 @@ class Checker {
           fmt::format("the library is for {}, and this machine does not run it", target.triple);
       return false;
     }
-    absl::StatusOr<std::unique_ptr<Artifact>> artifact = Artifact::Open(request_.library, 1);
+    absl::StatusOr<std::unique_ptr<Artifact>> artifact =
+        Artifact::Open(request_.library, {1, device_});
     if (absl::IsFailedPrecondition(artifact.status())) {
       report_.reason = fmt::format("this CPU lacks instructions that {} may use", target.name);
       return false;
@@ -499,6 +506,7 @@ class Checker {
   }
 
   const CheckRequest& request_;
+  const std::string device_;
   const StepContext& context_;
   bool whole_;
   bool usual_ = true;  // sizes of symbolic dims
@@ -526,11 +534,33 @@ class Checker {
   CheckReport report_;
 };
 
+// The report about two variants of a library.
+CheckReport Both(CheckReport first, const CheckReport& second) {
+  if (second.extent == CheckReport::Extent::kNone) return first;
+  if (first.extent == CheckReport::Extent::kNone) return second;
+  if (second.extent != CheckReport::Extent::kWhole) first.extent = second.extent;
+  first.variant += " and " + second.variant;
+  first.groups += second.groups;
+  first.all_groups += second.all_groups;
+  first.kernels += second.kernels;
+  first.all_kernels += second.all_kernels;
+  first.nodes.insert(first.nodes.end(), second.nodes.begin(), second.nodes.end());
+  first.largest_error = std::max(first.largest_error, second.largest_error);
+  first.undecided += second.undecided;
+  return first;
+}
+
 }  // namespace
 
 absl::StatusOr<CheckReport> CheckLibrary(const CheckRequest& request, const StepContext& context) {
   const double start = CpuSeconds();
-  QUENCH_ASSIGN_OR_RETURN(CheckReport report, Checker(request, context).Run());
+  Checker checker(request, "", context);
+  QUENCH_ASSIGN_OR_RETURN(CheckReport report, checker.Run());
+  const auto is_for_cpu = [](const PlannedVariant& each) { return each.target.device == nullptr; };
+  if (checker.ran_on_gpu() && std::ranges::any_of(request.variants, is_for_cpu)) {
+    QUENCH_ASSIGN_OR_RETURN(const CheckReport cpu, Checker(request, "cpu", context).Run());
+    report = Both(std::move(report), cpu);
+  }
   report.seconds = CpuSeconds() - start;
   return report;
 }

@@ -27,6 +27,7 @@ struct CheckRequest {
   double compile_seconds = 0;  // of CPU time so far
 };
 
+// On a machine with a GPU, a library for GPUs has both its GPU's code and its CPU's checked.
 // A mismatch is INTERNAL: the error names the value, its node and kernel, the element, and what it should
 // be. If the check is not possible, the report says why.
 absl::StatusOr<CheckReport> CheckLibrary(const CheckRequest& request, const StepContext& context);

@@ -14,7 +14,8 @@ struct CheckReport {
   };
   Extent extent = Extent::kNone;
   std::string reason;
-  std::string variant;  // the variant that ran, if there are several
+  std::string
+      variant;  // the one that ran, if there are several: "x86-64-v4", or "cuda-sm_80 and x86-64-v4"
   // Counts of groups of nodes, between values that the model and the code both have, and of kinds of kernels.
   int groups = 0, all_groups = 0;
   int kernels = 0, all_kernels = 0;

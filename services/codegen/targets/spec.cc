@@ -234,6 +234,9 @@ class Parser {
   void Take(const Key& key, std::string_view value) {
     if (!IsPrintable(value)) return WrongType(key, "printable ASCII");
     if (const Text* text = std::get_if<Text>(&key.field)) {
+      if (value.empty())
+        return problems_.Add(
+            InvalidArgument("`{}` is empty: leave it out, or give a value", key.name));
       spec_.*(*text) = value;
     } else if (const List* list = std::get_if<List>(&key.field)) {
       spec_.*(*list) = SplitList(value);

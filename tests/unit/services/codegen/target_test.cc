@@ -203,6 +203,8 @@ TEST(TargetTest, RefusalsNameEveryProblem) {
       {"rasberry-pi/5", "", {"unknown target `rasberry-pi/5`", "`raspberry-pi/5`"}},
       {"llvm -mtripel=x -mcp=y", "", {"unknown key `mtripel`", "`mtriple`", "unknown key `mcp`"}},
       {"llvm -mcpu", "", {"`-mcpu` has no value"}},
+      {"cuda -arch=", "", {"`arch` is empty"}},
+      {R"({"kind": "cuda", "arch": ""})", "", {"`arch` is empty"}},
       {"llvm mcpu=skylake", "", {"`mcpu=skylake` is not an option"}},
       {"llvm -mattr=\"+avx2", "", {"a quote is not closed"}},
       {"llvm -mattr=avx2", "", {"`mattr` has `avx2`"}},
