@@ -116,89 +116,72 @@ peer_python() {
   return 1
 }
 
+# make_venv INSTALL NAME ABSENT FOUND... -- [VENV_OPTION...] -- PIP_ARGUMENT...: a virtual environment build/NAME-venv with packages of
+# Python's registry, unless the command FOUND succeeds. ABSENT says what is missing where they cannot be had: tests that need them
+# skip and say so. INSTALL=0 installs nothing.
+make_venv() {
+  local install=$1 venv=$root/build/$2-venv absent=$3 found=() options=() log
+  shift 3
+  while [ "$1" != -- ]; do
+    found+=("$1")
+    shift
+  done
+  shift
+  while [ "$1" != -- ]; do
+    options+=("$1")
+    shift
+  done
+  shift
+  "${found[@]}" >/dev/null 2>&1 && return 0
+  [ "$install" -eq 1 ] || return 0
+  rm -rf "$venv"
+  log=$(mktemp)
+  if ! { python3 -m venv "${options[@]}" "$venv" &&
+    timeout 1200 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 "$@"; } >"$log" 2>&1; then
+    echo "$absent: $(grep -i error "$log" | tail -n 1)"
+    rm -rf "$venv"
+  fi
+  rm -f "$log"
+}
+
+# imports NAME MODULES: whether Python of build/NAME-venv has these modules.
+imports() { "$root/build/$1-venv/bin/python" -c "import $2"; }
+
 # need_peer INSTALL: a Python with ONNX Runtime for tests/conformance/run_peer: the system's, or one of our own in build/peer-venv.
-# Where neither can be had, that test skips and says so. The versions are those that exclusions.tsv was written for.
+# The versions are those that exclusions.tsv was written for.
 need_peer() {
-  local venv=$root/build/peer-venv log
-  peer_python >/dev/null && return 0
-  [ "$1" -eq 1 ] || return 0
-  rm -rf "$venv"
-  log=$(mktemp)
-  if ! { python3 -m venv "$venv" &&
-    timeout 300 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 ml_dtypes numpy 'onnx==1.23.*' 'onnxruntime==1.31.*'; } >"$log" 2>&1; then
-    echo "no ONNX Runtime to compare with: $(grep -i error "$log" | tail -n 1)"
-    rm -rf "$venv"
-  fi
-  rm -f "$log"
+  make_venv "$1" peer "no ONNX Runtime to compare with" peer_python -- -- ml_dtypes numpy 'onnx==1.23.*' 'onnxruntime==1.31.*'
 }
 
-# need_litert INSTALL: a Python with LiteRT for tests/peers, in build/litert-venv. Where it cannot be had, those tests skip and say
-# so. The version is the one that exclusions.tsv was written for.
+# need_litert INSTALL: a Python with LiteRT for tests/peers, in build/litert-venv. The version is the one that exclusions.tsv was
+# written for.
 need_litert() {
-  local venv=$root/build/litert-venv log
-  "$venv/bin/python" -c "import ai_edge_litert, numpy" 2>/dev/null && return 0
-  [ "$1" -eq 1 ] || return 0
-  rm -rf "$venv"
-  log=$(mktemp)
-  if ! { python3 -m venv "$venv" &&
-    timeout 300 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 numpy 'ai-edge-litert==2.3.0'; } >"$log" 2>&1; then
-    echo "no LiteRT to compare with: $(grep -i error "$log" | tail -n 1)"
-    rm -rf "$venv"
-  fi
-  rm -f "$log"
+  make_venv "$1" litert "no LiteRT to compare with" imports litert "ai_edge_litert, numpy" -- -- numpy 'ai-edge-litert==2.3.0'
 }
 
-# need_ptxas INSTALL: NVIDIA's assembler for tests/ops/ptxas_test.py, in build/ptxas-venv. Where it cannot be had, that test skips
-# and says so. The version is the one that its table was written for.
+have_ptxas() { ls "$root"/build/ptxas-venv/lib/python*/site-packages/nvidia/*/bin/ptxas; }
+
+# need_ptxas INSTALL: NVIDIA's assembler for tests/ops/ptxas_test.py, in build/ptxas-venv. The version is the one that its table was
+# written for.
 need_ptxas() {
-  local venv=$root/build/ptxas-venv log
-  ls "$venv"/lib/python*/site-packages/nvidia/*/bin/ptxas >/dev/null 2>&1 && return 0
-  [ "$1" -eq 1 ] || return 0
-  rm -rf "$venv"
-  log=$(mktemp)
-  if ! { python3 -m venv "$venv" &&
-    timeout 300 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 'nvidia-cuda-nvcc-cu12==12.9.86'; } >"$log" 2>&1; then
-    echo "no assembler for GPUs: $(grep -i error "$log" | tail -n 1)"
-    rm -rf "$venv"
-  fi
-  rm -f "$log"
+  make_venv "$1" ptxas "no assembler for GPUs" have_ptxas -- -- 'nvidia-cuda-nvcc-cu12==12.9.86'
 }
 
-# need_notebook INSTALL: a Python with a notebook's kernel and with checkers of types, in build/notebook-venv, for tests/python. Where
-# it cannot be had, those tests skip and say so.
+# need_notebook INSTALL: a Python with a notebook's kernel and with checkers of types, in build/notebook-venv, for tests/python.
 need_notebook() {
-  local venv=$root/build/notebook-venv log
-  "$venv/bin/python" -c "import nbclient, ipykernel, mypy, pyright, tqdm, grpc, cffi, numpy, PIL" 2>/dev/null && return 0
-  [ "$1" -eq 1 ] || return 0
-  rm -rf "$venv"
-  log=$(mktemp)
-  if ! { python3 -m venv "$venv" &&
-    timeout 600 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 numpy cffi grpcio protobuf tqdm pillow \
-      ipywidgets nbclient ipykernel mypy pyright grpc-stubs types-protobuf types-cffi types-tqdm; } >"$log" 2>&1; then
-    echo "no notebook to try the Python package in: $(grep -i error "$log" | tail -n 1)"
-    rm -rf "$venv"
-  fi
-  rm -f "$log"
+  make_venv "$1" notebook "no notebook to try the Python package in" \
+    imports notebook "nbclient, ipykernel, mypy, pyright, tqdm, grpc, cffi, numpy, PIL" -- -- \
+    numpy cffi grpcio protobuf tqdm pillow ipywidgets nbclient ipykernel mypy pyright grpc-stubs types-protobuf types-cffi types-tqdm
 }
 
 # need_counters INSTALL: a Python with PyTorch (Debian's, which is small) and the tools that tests/peers/tool_counts.py compares
-# counts with, in build/counters-venv. Where it cannot be had, that test skips and says so. The versions are those that the
-# report names.
+# counts with, in build/counters-venv. The versions are those that the report names.
 need_counters() {
-  local venv=$root/build/counters-venv log
-  "$venv/bin/python" -c "import torch, torchinfo, ptflops, fvcore.nn, onnx_tool" 2>/dev/null && return 0
+  imports counters "torch, torchinfo, ptflops, fvcore.nn, onnx_tool" 2>/dev/null && return 0
   need_packages "$1" python3-torch python3-venv
-  [ "$1" -eq 1 ] || return 0
-  rm -rf "$venv"
-  log=$(mktemp)
-  if ! { /usr/bin/python3 -m venv --system-site-packages "$venv" &&
-    timeout 300 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 --no-deps \
-      'onnx==1.14.1' protobuf 'onnx-tool==1.0.1' 'torchinfo==1.8.0' 'ptflops==0.7.5' 'fvcore==0.1.5.*' \
-      iopath portalocker tabulate termcolor tqdm typing_extensions yacs; } >"$log" 2>&1; then
-    echo "no tools to compare counts with: $(grep -i error "$log" | tail -n 1)"
-    rm -rf "$venv"
-  fi
-  rm -f "$log"
+  make_venv "$1" counters "no tools to compare counts with" false -- --system-site-packages -- --no-deps \
+    'onnx==1.14.1' protobuf 'onnx-tool==1.0.1' 'torchinfo==1.8.0' 'ptflops==0.7.5' 'fvcore==0.1.5.*' \
+    iopath portalocker tabulate termcolor tqdm typing_extensions yacs
 }
 
 # need_torch INSTALL: a Python with the PyTorch that tests/peers/torch_models.py and torch_three_ways.py compare with, in
@@ -206,51 +189,20 @@ need_counters() {
 # (tests/python/torch_test.py). It brings libraries for GPUs, 5 GB in all. Where it cannot be had, the first takes Debian's
 # PyTorch (need_counters), which has no torch.export, and the others are skipped.
 need_torch() {
-  local venv=$root/build/torch-venv log
-  "$venv/bin/python" -c "import numpy, torch, torch.export, torchvision, transformers, onnxscript, grpc, cffi" 2>/dev/null && return 0
-  [ "$1" -eq 1 ] || return 0
-  rm -rf "$venv"
-  log=$(mktemp)
-  if ! { python3 -m venv "$venv" &&
-    timeout 1200 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 numpy cffi grpcio protobuf \
-      'torch==2.15.0' torchvision transformers onnxscript; } >"$log" 2>&1; then
-    echo "no PyTorch to compare with: $(grep -i error "$log" | tail -n 1)"
-    rm -rf "$venv"
-  fi
-  rm -f "$log"
+  make_venv "$1" torch "no PyTorch to compare with" \
+    imports torch "numpy, torch, torch.export, torchvision, transformers, onnxscript, grpc, cffi" -- -- \
+    numpy cffi grpcio protobuf 'torch==2.15.0' torchvision transformers onnxscript
 }
 
-# need_keras INSTALL: a Python with Keras 3 and TensorFlow's Keras 2 for tests/peers, in build/keras-venv. Where they cannot be had,
-# those tests skip and say so.
+# need_keras INSTALL: a Python with Keras 3 and TensorFlow's Keras 2 for tests/peers, in build/keras-venv.
 need_keras() {
-  local venv=$root/build/keras-venv log
-  "$venv/bin/python" -c "import keras, tf_keras" 2>/dev/null && return 0
-  [ "$1" -eq 1 ] || return 0
-  rm -rf "$venv"
-  log=$(mktemp)
-  if ! { python3 -m venv "$venv" &&
-    timeout 600 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 numpy h5py 'tensorflow-cpu==2.21.0' \
-      'keras==3.15.1' tf_keras; } >"$log" 2>&1; then
-    echo "no Keras to compare with: $(grep -i error "$log" | tail -n 1)"
-    rm -rf "$venv"
-  fi
-  rm -f "$log"
+  make_venv "$1" keras "no Keras to compare with" imports keras "keras, tf_keras" -- -- \
+    numpy h5py 'tensorflow-cpu==2.21.0' 'keras==3.15.1' tf_keras
 }
 
 # need_buildgrid INSTALL: a server of the Remote Execution API that is not ours, for tests/service, in build/buildgrid-venv.
-# Where it cannot be had, its tests skip and say so.
 need_buildgrid() {
-  local venv=$root/build/buildgrid-venv log
-  [ -x "$venv/bin/bgd" ] && return 0
-  [ "$1" -eq 1 ] || return 0
-  rm -rf "$venv"
-  log=$(mktemp)
-  if ! { python3 -m venv "$venv" &&
-    timeout 300 "$venv/bin/pip" install --disable-pip-version-check --retries 1 --timeout 15 'buildgrid==0.4.4'; } >"$log" 2>&1; then
-    echo "no BuildGrid to store blobs in: $(grep -i error "$log" | tail -n 1)"
-    rm -rf "$venv"
-  fi
-  rm -f "$log"
+  make_venv "$1" buildgrid "no BuildGrid to store blobs in" test -x "$root/build/buildgrid-venv/bin/bgd" -- -- 'buildgrid==0.4.4'
 }
 
 stage_names=()
