@@ -163,7 +163,8 @@ int quench_rt_set_output(quench_rt_session* session, uint32_t index, void* data,
 
 /* The same with memory of the session's device, from the CUDA driver or anything above it: nothing is copied.
  * INVALID for a session on the CPU, and for an address that is not of its device. An input must be complete
- * when run is called, or written by earlier work of the session's stream. */
+ * when run is called (cudaMemcpy from pageable memory alone does not ensure it: synchronise its stream), or written
+ * by earlier work of the session's stream. Earlier work with the memory of an output has the same rule. */
 int quench_rt_set_device_input(quench_rt_session* session, uint32_t index,
                                const quench_rt_tensor* tensor, quench_rt_error* error);
 int quench_rt_set_device_output(quench_rt_session* session, uint32_t index, void* data,

@@ -27,6 +27,8 @@ using Sides = std::vector<uint8_t>;
 constexpr double kLaunch = 4, kTransfer = 15, kTransferBytes = 12e3;
 constexpr double kEnoughTasks = 2560;  // fewer leave the card idle
 constexpr double kSlowerHost = 30;     // one core than the card
+// Of buffers, in the arguments of a kernel: 4,352 bytes in all (PTX ISA, "Kernel Function Parameters"), sizes included.
+constexpr size_t kMostAddresses = 400;
 
 class Placer {
  public:
@@ -174,6 +176,7 @@ class Placer {
       return false;
     if (!call.device_kernel->scratch_bytes.is_static() || DeviceThreads(*call.device_kernel) == 0)
       return false;
+    if (call.buffers.size() + call.packs.size() > kMostAddresses) return false;
     return std::none_of(call.buffers.begin(), call.buffers.end(),
                         [this](int buffer) { return OnHeap(StorageOf(buffer)); });
   }

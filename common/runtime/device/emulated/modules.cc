@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "common/runtime/device/emulated/driver.h"
 
@@ -37,6 +38,14 @@ std::vector<Span> ConstantsOf(quench_emulated_kernel kernel) {
   return search.constants;
 }
 
+constexpr uint64_t kMostArgumentBytes =
+    4352;  // PTX ISA, "Kernel Function Parameters", before PTX 8.1
+
+uint64_t ArgumentBytes(const quench_emulated_entry& entry) {
+  return std::accumulate(entry.argument_bytes, entry.argument_bytes + entry.num_arguments,
+                         uint64_t{0});
+}
+
 bool IsImage(const void* data) {
   const auto* const bytes = static_cast<const unsigned char*>(data);
   for (uint32_t i = 0; i < 4; ++i) {  // text may end before
@@ -47,7 +56,8 @@ bool IsImage(const void* data) {
   return std::all_of(image.entries, image.entries + image.num_entries,
                      [](const quench_emulated_entry& entry) {
                        return entry.name != nullptr && entry.kernel != nullptr &&
-                              (entry.num_arguments == 0 || entry.argument_bytes != nullptr);
+                              (entry.num_arguments == 0 || entry.argument_bytes != nullptr) &&
+                              ArgumentBytes(entry) <= kMostArgumentBytes;
                      });
 }
 

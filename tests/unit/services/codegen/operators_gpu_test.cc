@@ -8,6 +8,7 @@
 #include "services/codegen/emit/module.h"
 #include "services/codegen/plan/variants.h"
 #include "services/codegen/targets/resolve.h"
+#include "tests/support/graphs.h"
 #include "tests/unit/services/codegen/compile_support.h"
 #include "tests/unit/services/codegen/every_operator.h"
 
@@ -38,12 +39,31 @@ TEST_F(OperatorsGpuTest, EachHasTheInterpretersResults) {
     ASSERT_TRUE(compiled->report.check.has_value());
     if (graph.nodes[0].op == "q.dims") continue;  // the interpreter takes no sizes of the run
     EXPECT_TRUE(compiled->report.check->reason.empty()) << compiled->report.check->reason;
-    EXPECT_EQ(compiled->report.check->variant, "cuda-emulated");
+    EXPECT_EQ(compiled->report.check->variant, "cuda-emulated and x86-64-v2");
     const absl::StatusOr<std::string> plan = PlanText(graph, options, PlanStage::kProgram);
     ASSERT_TRUE(plan.ok()) << plan.status();
     launched += plan->find(" launch ") != std::string::npos ? 1 : 0;
   }
   EXPECT_GE(launched, 150);  // others have nothing to compute, or sizes that only a run tells
+}
+
+// The arguments of a kernel have 4,352 bytes at most.
+TEST_F(OperatorsGpuTest, NodesWithMoreOperandsThanArgumentsRunOnTheHost) {
+  for (const int count : {390, 600}) {
+    Graph graph;
+    std::vector<ValueId> inputs;
+    for (int i = 0; i < count; ++i)
+      inputs.push_back(graph.AddInput("x" + std::to_string(i), Type::Tensor(DataType::kF32, {8})));
+    graph.outputs = {testing::Add(graph, "Sum", inputs)};
+    CompileOptions options;
+    options.target = kEmulated;
+    options.check = CheckMode::kFull;
+    const absl::StatusOr<Compiled> compiled = CompileGraph(graph, options);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    EXPECT_EQ(compiled->report.check->extent, CheckReport::Extent::kWhole);
+    const std::string reason = compiled->report.kernels.back().reason;
+    EXPECT_EQ(reason.find("on the host") != std::string::npos, count > 400) << reason;
+  }
 }
 
 TEST_F(OperatorsGpuTest, EachBecomesPtx) {
