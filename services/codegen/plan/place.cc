@@ -27,7 +27,8 @@ using Sides = std::vector<uint8_t>;
 constexpr double kLaunch = 4, kTransfer = 15, kTransferBytes = 12e3;
 constexpr double kEnoughTasks = 2560;  // fewer leave the card idle
 constexpr double kSlowerHost = 30;     // one core than the card
-// Of buffers, in the arguments of a kernel: 4,352 bytes in all (PTX ISA, "Kernel Function Parameters"), sizes included.
+// Addresses of buffers among the arguments of a kernel, which have 4,352 bytes in all (PTX ISA, "Kernel Function
+// Parameters"), sizes included.
 constexpr size_t kMostAddresses = 400;
 
 class Placer {
