@@ -44,6 +44,8 @@ OPTION_ROWS = r"""
 #define kNoLimit None
 #define QUENCH_SWITCH(member, field, flag, keyword, group, rarity, uuid, help) \
   @ ("switch", #field, flag, keyword, help, uuid, None, None, None)
+#define QUENCH_CONSENT(member, flag, keyword, group, rarity, uuid, help) \
+  @ ("consent", #member, flag, keyword, help, uuid, None, None, None)
 #define QUENCH_NUMBER(type, member, default, low, high, field, flag, value, keyword, group, rarity, uuid, help) \
   @ (#type, #field, flag, keyword, help, uuid, low, high, default)
 #define QUENCH_CHOICE(type, member, default, flag, note, keyword, group, rarity, uuid, help) \
@@ -58,7 +60,7 @@ OPTION_ROWS = r"""
 #include "services/codegen/options/options.def"
 """
 # Types of keywords; those of choices are texts.
-TYPES = {"switch": "bool", "int": "int", "double": "Optional[float]", "json": "Optional[Mapping[str, Any]]", "names": "Iterable[str]"}
+TYPES = {"switch": "bool", "consent": "bool", "int": "int", "double": "Optional[float]", "json": "Optional[Mapping[str, Any]]", "names": "Iterable[str]"}
 # Parameters of IR.compile itself.
 PARAMETERS = ("opt_level", "set_channel_layout", "emit")
 

@@ -228,6 +228,8 @@ def fill_compile_options(options: Any, given: Mapping[str, Any]) -> None:
             continue
         elif kind == "switch":
             setattr(options, field, not value)
+        elif kind == "consent":
+            setattr(options, field, bool(value))
         elif kind == "double":
             setattr(options, field, real(keyword, value))
         elif kind == "choice":

@@ -13,7 +13,8 @@ namespace {
 using codegen::OptionRow;
 
 void Declare(const Options& options, const OptionRow& row, bool& value) {
-  options.Flag(row.flag, [&value] { value = false; }, row.help);
+  const bool given = row.kind == codegen::OptionKind::kConsent;
+  options.Flag(row.flag, [&value, given] { value = given; }, row.help);
 }
 
 void Declare(const Options& options, const OptionRow& row, std::string& value) {
@@ -41,6 +42,8 @@ void AddCompileOptions(const Options& all, const std::string& group,
     if (row.group != group) continue;
     const Options options = row.rare ? all.In(group).Rare() : all.In(group);
 #define QUENCH_SWITCH(named, ...) \
+  if (row.member == #named) Declare(options, row, compile.named);
+#define QUENCH_CONSENT(named, ...) \
   if (row.member == #named) Declare(options, row, compile.named);
 #define QUENCH_NUMBER(type, named, ...) \
   if (row.member == #named) Declare(options, row, compile.named);

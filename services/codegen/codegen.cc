@@ -305,6 +305,7 @@ class Compiler {
                                                          .passes = options_.passes,
                                                          .target = ToString(resolved_.spec),
                                                          .mode = options_.check,
+                                                         .tf32 = options_.tf32,
                                                          .on_mismatch = options_.on_mismatch,
                                                          .compile_seconds = seconds},
                                                         context_));

@@ -40,6 +40,7 @@ absl::Status TakeTaps(const pb::CompileOptions& message, CompileOptions& options
 absl::StatusOr<CompileOptions> FromProto(const pb::CompileOptions& message) {
   CompileOptions options;
 #define QUENCH_SWITCH(member, field, ...) options.member = !message.field();
+#define QUENCH_CONSENT(member, ...) options.member = message.member();
 #define QUENCH_NUMBER(type, member, default, low, high, field, ...) \
   if (message.has_##field()) options.member = message.field();
 #define QUENCH_TEXT(member, field, ...) options.member = message.field();
@@ -67,6 +68,7 @@ absl::StatusOr<CompileOptions> FromProto(const pb::CompileOptions& message) {
 pb::CompileOptions ToProto(const CompileOptions& options) {
   pb::CompileOptions message;
 #define QUENCH_SWITCH(member, field, ...) message.set_##field(!options.member);
+#define QUENCH_CONSENT(member, ...) message.set_##member(options.member);
 #define QUENCH_NUMBER(type, member, default, low, high, field, ...) \
   message.set_##field(options.member);
 #define QUENCH_TEXT(member, field, ...) message.set_##field(options.member);

@@ -16,7 +16,7 @@ from quench._messages import messages
 from quench._steps import fill_compile_options
 
 # By kind: a value that is not the default.
-CHANGED = {"switch": False, "int": 1, "double": 7.5, "text": "net", "json": {"scale": 2}, "names": ["cat", "dog"]}
+CHANGED = {"switch": False, "consent": True, "int": 1, "double": 7.5, "text": "net", "json": {"scale": 2}, "names": ["cat", "dog"]}
 
 
 def filled(given):
@@ -29,7 +29,7 @@ class Rows(unittest.TestCase):
     def test_every_row_of_the_table_is_there(self):
         table = (staged.ROOT / "services/codegen/options/options.def").read_text()
         rows = [line for line in table.splitlines()
-                if line.startswith(("QUENCH_SWITCH(", "QUENCH_NUMBER(", "QUENCH_CHOICE(", "QUENCH_TEXT(", "QUENCH_JSON(", "QUENCH_NAMES("))]
+                if line.startswith(("QUENCH_SWITCH(", "QUENCH_CONSENT(", "QUENCH_NUMBER(", "QUENCH_CHOICE(", "QUENCH_TEXT(", "QUENCH_JSON(", "QUENCH_NAMES("))]
         self.assertEqual(len(rows), len(ROWS))
         self.assertGreater(len(ROWS), 8)
 
@@ -45,6 +45,8 @@ class Rows(unittest.TestCase):
                     if row["kind"] == "switch":
                         self.assertTrue(getattr(message, row["field"]))
                         self.assertEqual(filled({keyword: True}).ListFields(), [])
+                    if row["kind"] == "consent":
+                        self.assertEqual(filled({keyword: False}).ListFields(), [])
 
     def test_each_keyword_is_one_of_compile(self):
         parameters = set(inspect.signature(IR.compile).parameters)

@@ -50,13 +50,22 @@ class Checker {
 
   bool ran_on_gpu() const { return variant_ != nullptr && variant_->target.device != nullptr; }
 
+  // CheckJudge's.
+  double Coarseness() const {
+    const DataType stored = request_.passes.store_as;
+    const std::shared_ptr<const Target>& device = variant_->target.device;
+    const bool tf32 = request_.tf32 && device != nullptr && device->gpu->has_tf32();
+    return std::max(IsHalf(stored) ? passes::DefaultTolerance(stored) : 0,
+                    tf32 ? kTf32Tolerance : 0);
+  }
+
   absl::StatusOr<CheckReport> Run() {
     QUENCH_ASSIGN_OR_RETURN(const bool runs, Open());
     if (!runs) return report_;
     const absl::Status prepared = Prepare();
     if (!prepared.ok()) return NotRun(prepared);
     groups_ = FindGroups(source_, *variant_, quantized_);
-    judge_.emplace(source_, variant_->graph, groups_, quantizers_, request_.passes);
+    judge_.emplace(source_, variant_->graph, groups_, quantizers_, Coarseness());
     Choose();
     const absl::Status drawn = Draw();
     if (!drawn.ok()) return NotRun(drawn);
@@ -375,8 +384,7 @@ class Checker {
     std::vector<Tensor> found;
     for (uint64_t seed = 0; seed < kDraws && late.ok(); ++seed) {
       GraphPart part = PartBetween(source_, given, targets);
-      part.graph = passes::WithRounding(
-          part.graph, passes::DefaultTolerance(request_.passes.store_as) / 8, seed);
+      part.graph = passes::WithRounding(part.graph, Coarseness() / 8, seed);
       absl::StatusOr<std::vector<Tensor>> made = Evaluate(std::move(part), nullptr, more, limited);
       if (made.ok()) found.push_back(std::move((*made)[which]));
       if (absl::IsDeadlineExceeded(made.status()) || absl::IsCancelled(made.status()))

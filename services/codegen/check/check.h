@@ -23,6 +23,7 @@ struct CheckRequest {
   passes::PassOptions passes;                // with which it was compiled
   std::string target;                        // in the form of --target
   CheckMode mode = CheckMode::kAuto;
+  bool tf32 = false;  // CompileOptions::tf32
   std::function<void(const CheckEvidence&)> on_mismatch;
   double compile_seconds = 0;  // of CPU time so far
 };

@@ -23,14 +23,12 @@ std::string TypeText(const Tensor& tensor) {
 }  // namespace
 
 CheckJudge::CheckJudge(const Graph& source, const Graph& compiled, const CheckGroups& groups,
-                       const Quantizers& quantizers, const passes::PassOptions& passes)
+                       const Quantizers& quantizers, double coarseness)
     : source_(source),
       compiled_(compiled),
       groups_(groups),
       quantizers_(quantizers),
-      passes_(passes) {}
-
-bool CheckJudge::StoresHalves() const { return IsHalf(passes_.store_as); }
+      coarseness_(coarseness) {}
 
 double CheckJudge::ToleranceOf(ValueId id) {
   if (of_source_.empty()) {
@@ -44,9 +42,9 @@ double CheckJudge::ToleranceOf(ValueId id) {
       counterpart == groups_.counterparts.end() ? name : counterpart->second.compiled);
   if (found != of_code_.end() && tolerance > 0)
     tolerance = std::max(tolerance, found->second.tolerance);
-  // Constants may have been made of what is stored in 16 bits.
-  if (tolerance > 0 && StoresHalves())
-    tolerance = std::max(tolerance, passes::DefaultTolerance(passes_.store_as));
+  // Constants may have been made of what is rounded.
+  if (tolerance > 0 && IsCoarse())
+    tolerance = std::max(tolerance, coarseness_);
   return tolerance;
 }
 
@@ -67,10 +65,10 @@ std::optional<Mismatch> CheckJudge::JudgeIntegers(const JudgedValue& value,
   const passes::IntegerErrors errors =
       passes::JudgeElements(quantizer, value.expected, value.actual, *x, *scale, zero);
   if (errors.wrong == 0) return std::nullopt;
-  // The rounding of halves is a part of the whole range.
+  // That rounding is a part of the whole range.
   constexpr double kRange = 256;
   const double off = std::abs(static_cast<double>(errors.actual) - errors.expected);
-  if (StoresHalves() && off <= 1 + kRange * passes::DefaultTolerance(passes_.store_as)) {
+  if (IsCoarse() && off <= 1 + kRange * coarseness_) {
     ++undecided_;
     return std::nullopt;
   }
@@ -83,11 +81,11 @@ std::optional<Mismatch> CheckJudge::JudgeIntegers(const JudgedValue& value,
                   0};
 }
 
-// Values that are stored in 16 bits are rounded on the way, where the model has f32: elements near a
+// Values that are stored in 16 bits, or multiplied as TF32, are rounded on the way, where the model has f32: elements near a
 // step or a pole, of any operator, come out otherwise. One in eight may, and one of fewer, by as much
 // as the largest of them, and never as what is not a number.
 bool CheckJudge::MayBeRounding(const JudgedValue& value, int64_t wrong, double error) const {
-  return StoresHalves() && SameType(value) && error <= 1 &&
+  return IsCoarse() && SameType(value) && error <= 1 &&
          8 * wrong <= std::max<int64_t>(value.actual.size(), 8);
 }
 
@@ -107,16 +105,16 @@ bool CheckJudge::SizeMayBeRounding(const JudgedValue& value) const {
               value.expected.dims().size() == dims.size();
   for (size_t i = 0; same && i < dims.size(); ++i)
     same = open(dims[i]) || value.actual.dims()[i] == value.expected.dims()[i];
-  return StoresHalves() && decides && same;
+  return IsCoarse() && decides && same;
 }
 
 std::optional<Mismatch> CheckJudge::JudgeByTolerance(const JudgedValue& value) {
   const double tolerance = ToleranceOf(value.target);
-  // A difference that cancels has the rounding of its terms, which is much larger for halves.
-  constexpr double kCancellingHalves = 25;
-  const double inner = StoresHalves() ? kCancellingHalves * value.inner : value.inner;
+  // A difference that cancels has the rounding of its terms, which is much larger where these are coarse.
+  constexpr double kCancelling = 25;
+  const double inner = IsCoarse() ? kCancelling * value.inner : value.inner;
   Comparison compared = Compare(value.actual, value.expected, tolerance, inner);
-  if (compared.wrong > 0 && StoresHalves() && SameType(value) && value.rounded) {
+  if (compared.wrong > 0 && IsCoarse() && SameType(value) && value.rounded) {
     compared = Compare(value.actual, value.expected, tolerance, inner, value.rounded());
     if (compared.wrong == 0) {
       ++undecided_;

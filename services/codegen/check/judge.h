@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "common/passes/cut.h"
-#include "common/passes/pass.h"
 #include "common/passes/tolerance.h"
 #include "services/codegen/check/groups.h"
 
 namespace quench::codegen {
+
+// The relative error that is allowed where f32 is multiplied as TF32: four units in the last of its 10 bits, as of bf16.
+inline constexpr double kTf32Tolerance = 0x1p-8;
 
 struct Mismatch {
   std::string value;
@@ -38,11 +40,13 @@ class CheckJudge {
   using Quantizers = std::map<std::string, passes::Quantizer>;  // by their integers
   using Operands = std::function<const Tensor*(const std::string& name)>;
 
-  // All arguments outlive the judge. `compiled` is the graph from which the library's code was made.
+  // All arguments outlive the judge. `compiled` is the graph from which the library's code was made. `coarseness` is
+  // the tolerance of the coarsest rounding that the code does beyond its graph's: values that it stores in 16 bits, or
+  // multiplies as TF32; 0: none.
   CheckJudge(const Graph& source, const Graph& compiled, const CheckGroups& groups,
-             const Quantizers& quantizers, const passes::PassOptions& passes);
+             const Quantizers& quantizers, double coarseness);
 
-  // Relative tolerance, as in verify; larger if the code stores 16 bits.
+  // Relative tolerance, as in verify; `coarseness` if that is larger.
   double ToleranceOf(ValueId id);
 
   // The result of a quantizer is judged by its operands: `operands` finds its input, scale and zero point, null for
@@ -57,7 +61,7 @@ class CheckJudge {
                                         const passes::Quantizer& quantizer,
                                         const Operands& operands);
   std::optional<Mismatch> JudgeByTolerance(const JudgedValue& value);
-  bool StoresHalves() const;
+  bool IsCoarse() const { return coarseness_ > 0; }
   bool SizeMayBeRounding(const JudgedValue& value) const;
   bool MayBeRounding(const JudgedValue& value, int64_t wrong, double error) const;
 
@@ -65,7 +69,7 @@ class CheckJudge {
   const Graph& compiled_;
   const CheckGroups& groups_;
   const Quantizers& quantizers_;
-  const passes::PassOptions& passes_;
+  double coarseness_;
   std::map<std::string, passes::ValueError> of_source_, of_code_;
   int undecided_ = 0;
   double largest_error_ = 0;

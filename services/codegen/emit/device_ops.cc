@@ -250,6 +250,18 @@ void DeviceOps::AddProducts(WarpProducts products, std::array<llvm::Value*, 4>& 
   put();
 }
 
+llvm::Value* DeviceOps::RoundToTf32(llvm::Value* word) const {
+  if (thread_ == nullptr) {
+    return Line("cvt.rna.tf32.f32 $0, $1;", "=r,f", b_.getInt32Ty(),
+                {b_.CreateBitCast(word, b_.getFloatTy())}, /*pure=*/true);
+  }
+  constexpr uint32_t kInfinity = 0x7F800000, kDropped = 0x1FFF, kHalf = 0x1000;
+  llvm::Value* exponent = b_.CreateAnd(word, b_.getInt32(kInfinity));
+  llvm::Value* rounded =
+      b_.CreateAnd(b_.CreateAdd(word, b_.getInt32(kHalf)), b_.getInt32(~kDropped));
+  return b_.CreateSelect(b_.CreateICmpEQ(exponent, b_.getInt32(kInfinity)), word, rounded);
+}
+
 void DeviceOps::SyncWarp() const {
   if (thread_ != nullptr) {
     ShuffleXor(b_.getInt32(0), 0);  // all of the warp come to it

@@ -38,6 +38,7 @@ class DeviceOps {
   void AddProducts(WarpProducts products, std::array<llvm::Value*, 4>& sums,
                    const std::array<llvm::Value*, 4>& a,
                    const std::array<llvm::Value*, 2>& b) const;
+  llvm::Value* RoundToTf32(llvm::Value* word) const;
   void SyncWarp() const;
   llvm::Value* ShuffleXor(llvm::Value* word, int mask) const;
 

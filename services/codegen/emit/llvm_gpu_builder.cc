@@ -53,6 +53,10 @@ void LlvmVectorBuilder::AddProducts(WarpProducts products, std::span<const VecVa
   for (size_t i = 0; i < 4; ++i) Set(sums[i], NewVec(values[i], 1, sums[i].shape.type));
 }
 
+Vec LlvmVectorBuilder::RoundToTf32(Vec word) {
+  return NewVec(Device().RoundToTf32(At(word)), 1, word.type);
+}
+
 Vec LlvmVectorBuilder::ShuffleXor(Vec value, int mask) {
   llvm::Value* word = b_.CreateBitCast(At(value), b_.getInt32Ty());
   llvm::Value* other = Device().ShuffleXor(word, mask);

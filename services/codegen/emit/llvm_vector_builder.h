@@ -104,6 +104,7 @@ class LlvmVectorBuilder final : public VectorBuilder, public GpuBuilder {
   void CommitCopies() override;
   void WaitForCopies(int pending) override;
   std::array<Vec, 4> LoadMatrices(Int offset) override;
+  Vec RoundToTf32(Vec word) override;
   using VectorBuilder::AddProducts;
   void AddProducts(WarpProducts products, std::span<const VecVar, 4> sums,
                    std::span<const Vec, 4> a, std::span<const Vec, 2> b) override;

@@ -43,6 +43,8 @@ class GpuBuilder {
   // of the others. Lane l has the sums of row l / 4, columns l % 4 * 2 and the next, then those of row l / 4 + 8.
   virtual void AddProducts(WarpProducts products, std::span<const VecVar, 4> sums,
                            std::span<const Vec, 4> a, std::span<const Vec, 2> b) = 0;
+  // A word of f32 as TF32: 10 bits of mantissa, to nearest, away from zero where two are equally near.
+  virtual Vec RoundToTf32(Vec word) = 0;
   // For all threads of a warp: each lane's value is that of lane `lane ^ mask`. One number of 32 bits.
   virtual Vec ShuffleXor(Vec value, int mask) = 0;
 };

@@ -182,7 +182,12 @@ class GpuProductEmitter {
     const Int a_at = stage + PlaceOf(a_row_, a_chunk_ + 2 * half);
     const Int b_at = stage + plan_.block_m * kRow + PlaceOf(b_row_, b_chunk_ + 2 * half);
     std::vector<std::array<Vec, 4>> left, right;
-    for (int64_t i = 0; i < TilesM(); ++i) left.push_back(g_.LoadMatrices(a_at + i * 16 * kRow));
+    for (int64_t i = 0; i < TilesM(); ++i) {
+      left.push_back(g_.LoadMatrices(a_at + i * 16 * kRow));
+      if (plan_.rounds()) {
+        for (Vec& word : left.back()) word = g_.RoundToTf32(word);
+      }
+    }
     for (int64_t j = 0; j < TilesN() / 2; ++j)
       right.push_back(g_.LoadMatrices(b_at + j * 16 * kRow));
     for (int64_t i = 0; i < TilesM(); ++i) {
@@ -305,7 +310,8 @@ double CostOf(const KernelRequest& request, const Group& group, const GpuProduct
   const double m = static_cast<double>(TypicalValue(request.symbols, plan.m));
   const int64_t k = plan.chunks * (kChunk / plan.element());
   const double macs = m * static_cast<double>(plan.n * k);
-  const double flops = plan.products ? 60e6 : 6e6;  // a microsecond, of a card in the middle
+  // A microsecond, of a card in the middle.
+  const double flops = !plan.products ? 6e6 : plan.rounds() ? 30e6 : 60e6;
   const double bytes = m * static_cast<double>(plan.n) * DataTypeBits(group.ResultType()) / 8 +
                        static_cast<double>(plan.padded_n() * plan.row_bytes());
   return 2 * macs / flops + 1e-3 * bytes / request.target.gbytes;
@@ -327,6 +333,7 @@ void AddPacks(const Group& group, const GpuProductPlan& plan, bool transposed,
                                            {"row_bytes", plan.row_bytes()}};
   if (plan.conv) params["channels"] = plan.channels;
   if (transposed) params["transposed"] = 1;
+  if (plan.rounds()) params["tf32"] = 1;
   if (plan.bytes && plan.bytes->w_zero != 0) params["zero"] = plan.bytes->w_zero;
   builder.Pack(1, "gpu_rows", std::move(params));
   const int64_t padded = plan.padded_n();

@@ -11,8 +11,9 @@ bool TakesBytes(const ByteRoot& bytes) {
 }
 
 // The products of operands of these types; false where the target has none.
-bool PlanProducts(const Gpu& gpu, DataType a, DataType w, const std::optional<ByteRoot>& bytes,
+bool PlanProducts(const KernelRequest& request, DataType a, DataType w, const std::optional<ByteRoot>& bytes,
                   GpuProductPlan& plan) {
+  const Gpu& gpu = *request.target.gpu;
   plan.type = a;
   if (bytes) {
     if (!TakesBytes(*bytes) || gpu.features < QUENCH_CUDA_SM_75) return false;
@@ -22,7 +23,10 @@ bool PlanProducts(const Gpu& gpu, DataType a, DataType w, const std::optional<By
     return a == DataType::kU8 || a == DataType::kI8;
   }
   if (a != w) return false;
-  if (a == DataType::kF32) return true;
+  if (a == DataType::kF32) {
+    if (request.options.tf32 && gpu.has_tf32()) plan.products = WarpProducts::kTF32;
+    return true;
+  }
   if (!IsHalf(a)) return false;
   const bool bf16 = a == DataType::kBF16;
   plan.products = bf16 ? WarpProducts::kBF16 : WarpProducts::kF16;
@@ -64,7 +68,7 @@ std::optional<GpuProductPlan> PlanGpuConv(const KernelRequest& request, const Co
   if (shape.groups != 1) return std::nullopt;
   SymbolTable& symbols = request.symbols;
   GpuProductPlan plan;
-  if (!PlanProducts(*request.target.gpu, shape.x_type, conv.w_type(), shape.bytes, plan))
+  if (!PlanProducts(request, shape.x_type, conv.w_type(), shape.bytes, plan))
     return std::nullopt;
   plan.conv = shape;
   plan.conv->bytes.reset();
@@ -85,7 +89,7 @@ std::optional<GpuProductPlan> PlanGpuMatMul(const KernelRequest& request,
   const bool plain = !shape.a_transposed && shape.alpha == 1 && shape.beta == 1 && !shape.lengths;
   if (!shape.constant_b || shape.b_batched || !plain) return std::nullopt;
   GpuProductPlan plan;
-  if (!PlanProducts(*request.target.gpu, shape.a_type, shape.b_type, shape.bytes, plan))
+  if (!PlanProducts(request, shape.a_type, shape.b_type, shape.bytes, plan))
     return std::nullopt;
   const int64_t bytes = shape.k.value() * plan.element();
   if (bytes % GpuProductPlan::kChunk != 0) return std::nullopt;

@@ -54,6 +54,8 @@ struct GpuProductPlan {
   int64_t padded_n() const { return n_parts() * block_n; }
   int64_t stage_bytes() const { return (block_m + block_n) * kStepChunks * kChunk; }
   int64_t shared_bytes() const { return std::max(stages * stage_bytes(), block_m * block_n * 4); }
+  // Whether factors are rounded first: weights where they are packed, activations where registers hold them.
+  bool rounds() const { return products == WarpProducts::kTF32; }
   DataType sums() const { return bytes ? DataType::kI32 : DataType::kF32; }
 };
 

@@ -125,6 +125,7 @@ struct KernelOptions {
   int opt_level = 3;
   bool winograd = true;   // whether Winograd's rounding, coarser than a direct one, is accepted
   bool half_sums = true;  // whether short sums in f16 are accepted, if the target has them
+  bool tf32 = false;      // whether f32 may be rounded to TF32 before it is multiplied
 };
 
 // Views of one node, by type: the first kernel that asks reads it.

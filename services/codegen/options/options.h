@@ -65,6 +65,7 @@ struct CompileOptions {
   std::function<void(const CheckEvidence&)> on_mismatch;
 
 #define QUENCH_SWITCH(member, ...) bool member = true;
+#define QUENCH_CONSENT(member, ...) bool member = false;
 #define QUENCH_NUMBER(type, member, default, ...) type member = default;
 #define QUENCH_CHOICE(type, member, default, ...) type member = default;
 #define QUENCH_TEXT(member, ...) std::string member;

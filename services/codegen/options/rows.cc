@@ -35,6 +35,9 @@ std::vector<OptionRow> MakeRows() {
 #define QUENCH_SWITCH(member, field, flag, keyword, group, rarity, uuid, help)            \
   rows.push_back({OptionKind::kSwitch, #member, #field, flag, "", keyword, group, rarity, \
                   *uuid != '\0', help});
+#define QUENCH_CONSENT(member, flag, keyword, group, rarity, uuid, help)                    \
+  rows.push_back({OptionKind::kConsent, #member, #member, flag, "", keyword, group, rarity, \
+                  *uuid != '\0', help});
 #define QUENCH_NUMBER(type, member, default, low, high, field, flag, value, keyword, group, \
                       rarity, uuid, help)                                                   \
   rows.push_back({OptionKind::kNumber, #member, #field, flag,                               \

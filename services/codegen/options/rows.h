@@ -8,13 +8,13 @@
 
 namespace quench::codegen {
 
-enum class OptionKind { kSwitch, kNumber, kChoice, kText, kJson, kNames };
+enum class OptionKind { kSwitch, kConsent, kNumber, kChoice, kText, kJson, kNames };
 
 // Columns as in options.def.
 struct OptionRow {
   OptionKind kind;
   std::string member, field, flag;
-  std::string value;  // as help shows it with the default; "" for a switch
+  std::string value;  // as help shows it with the default; "" for a switch and a consent
   std::string keyword, group;
   bool rare = false;
   bool in_uuid = false;

@@ -36,6 +36,8 @@ std::string UuidText(const CompileOptions& options) {
 #include "services/codegen/options/options.def"
 #define QUENCH_SWITCH(member, field, flag, keyword, group, rarity, uuid, help) \
   if (!options.member) text += uuid;
+#define QUENCH_CONSENT(member, flag, keyword, group, rarity, uuid, help) \
+  if (options.member) text += uuid;
 #define QUENCH_NUMBER(type, member, default, low, high, field, flag, value, keyword, group, \
                       rarity, uuid, help)                                                   \
   text += fmt::format(uuid, options.member);

@@ -68,7 +68,7 @@ std::string IdentityOf(const Graph& graph, const Node& node) {
 }  // namespace
 
 KernelOptions KernelOptionsOf(const CompileOptions& options) {
-  return {options.opt_level, options.winograd, options.half_sums};
+  return {options.opt_level, options.winograd, options.half_sums, options.tf32};
 }
 
 Candidate InTable(const Candidate& candidate, const SymbolTable& from, SymbolTable& to) {

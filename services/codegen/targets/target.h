@@ -37,6 +37,7 @@ struct Gpu {
   bool emulated = false;
   std::string driver =
       {};  // CUDA version of the first driver that takes its code; "" for emulated ones
+  bool has_tf32() const { return features >= QUENCH_CUDA_SM_80; }
 };
 
 // One set of machine code.

@@ -46,6 +46,7 @@ inline std::vector<ChangedOption> ChangedOptions() {
 #include "services/codegen/options/options.def"
   };
 #define QUENCH_SWITCH(member, ...) QUENCH_CHANGED(member, false, row.flag)
+#define QUENCH_CONSENT(member, ...) QUENCH_CHANGED(member, true, row.flag)
 #define QUENCH_NUMBER(type, member, default, low, ...)                       \
   QUENCH_CHANGED(member, ((default) == (low) ? (low) + 1 : (low)), row.flag, \
                  fmt::format("{}", options.member))
@@ -67,6 +68,7 @@ inline std::vector<std::string> Differences(const CompileOptions& a, const Compi
 #define QUENCH_COMPARED(member, ...) \
   if (!(a.member == b.member)) members.emplace_back(#member);
 #define QUENCH_SWITCH(member, ...) QUENCH_COMPARED(member)
+#define QUENCH_CONSENT(member, ...) QUENCH_COMPARED(member)
 #define QUENCH_NUMBER(type, member, ...) QUENCH_COMPARED(member)
 #define QUENCH_CHOICE(type, member, ...) QUENCH_COMPARED(member)
 #define QUENCH_TEXT(member, ...) QUENCH_COMPARED(member)

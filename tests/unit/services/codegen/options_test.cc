@@ -77,6 +77,7 @@ std::string ExpectedText(const CompileOptions& options) {
   if (options.taps == Taps::kRunningCode) text += " running-code";
   if (!options.winograd) text += " no-winograd";
   if (!options.half_sums) text += " no-float16-sums";
+  if (options.tf32) text += " tf32";
   text += fmt::format(" max-size {}", options.max_size);
   if (options.measured) {
     text += fmt::format(" rank {}", options.measured->rank);
@@ -97,7 +98,7 @@ TEST(OptionsTest, TextOfUuidsNeverChanges) {
     for (const char* layout : {"", "first", "last"})
       for (const Emit emit : {Emit::kSharedLibrary, Emit::kObject, Emit::kArchive})
         for (const Taps taps : {Taps::kNone, Taps::kModelValues, Taps::kRunningCode})
-          for (int switches = 0; switches < 32; ++switches) {
+          for (int switches = 0; switches < 64; ++switches) {
             CompileOptions options;
             options.opt_level = level;
             options.channel_layout = layout;
@@ -114,11 +115,12 @@ TEST(OptionsTest, TextOfUuidsNeverChanges) {
               options.check = CheckMode::kFull;
             }
             if ((switches & 16) != 0) options.passes.disabled = {"fuse_groups", "dead_code"};
+            options.tf32 = (switches & 32) != 0;
             if (level == 4) options.measured = MeasuredChoice{2, {{"a", 1.5}, {"b", 20}}};
             EXPECT_EQ(UuidText(options), ExpectedText(options));
             ++combinations;
           }
-  EXPECT_EQ(combinations, 2592);
+  EXPECT_EQ(combinations, 5184);
 }
 
 TEST(OptionsTest, NumbersStayInTheirRanges) {
