@@ -52,6 +52,10 @@ typedef struct quench_emulated_ops {
   /* Before device code reads (write 0) or writes (1) memory, of any kind but the thread's own stack. */
   void (*access)(quench_emulated_thread* thread, const void* address, uint64_t bytes,
                  uint32_t write);
+  /* As copy_async, of `bytes` (1, 2, 4 or 8) aligned to as many, all zeros unless `present`. Those of 1 and 2 are
+   * there at once, for this thread. */
+  void (*copy_part)(quench_emulated_thread* thread, void* to, const void* from, uint32_t bytes,
+                    uint32_t present);
 } quench_emulated_ops;
 
 /* One thread of a launch. */

@@ -138,7 +138,7 @@ QUENCH_ABI_STRUCT(quench_emulated_thread, QUENCH_EMULATED_THREAD_FIELDS);
 
 #define QUENCH_EMULATED_OPS_FIELDS(F) \
   F(size) F(reserved) F(barrier) F(shuffle_xor) F(shuffle) F(atomic_min) F(copy_async) F(commit) \
-  F(wait) F(load_matrices) F(mma) F(access)
+  F(wait) F(load_matrices) F(mma) F(access) F(copy_part)
 QUENCH_ABI_STRUCT(quench_emulated_ops, QUENCH_EMULATED_OPS_FIELDS);
 
 #define QUENCH_EMULATED_ENTRY_FIELDS(F) \

@@ -11,6 +11,7 @@
 
 #include "common/base/status.h"
 #include "common/runtime/device/emulated.h"
+#include "services/codegen/emit/device_body.h"
 #include "services/codegen/emit/device_ops.h"
 #include "services/codegen/plan/place.h"
 #include "services/codegen/schedule/schedule.h"
@@ -62,96 +63,21 @@ absl::StatusOr<DeviceKernel> DeviceModule::Emit(const KernelPlan& plan, size_t b
   std::string key = fmt::format("{} {} {} {}", emitted.symbol, buffers, entry.kernel.threads,
                                 plan.scratch_bytes.is_static() ? plan.scratch_bytes.value() : 0);
   for (const int32_t slot : entry.kernel.slots) key += fmt::format(" {}", slot);
-  if (const auto found = known_.find(key); found != known_.end())
-    return entries_[found->second].kernel;
+  if (const auto found = known_.find(key); found != known_.end()) {
+    DeviceKernel kernel = entries_[found->second].kernel;
+    kernel.messages = emitted.messages;
+    return kernel;
+  }
   entry.kernel.number = static_cast<uint32_t>(entries_.size());
   entry.name = fmt::format("q{}{}", entries_.size(),
                            emitted.symbol.substr(emitted.symbol.find('_', state_->prefix.size())));
-  entry.body = EmitBody(plan, state_->Kernel(emitted.symbol), buffers, entry);
+  const DeviceBody body = EmitDeviceBody(*state_, plan, entry.kernel, buffers, entry.name,
+                                         state_->Kernel(emitted.symbol));
+  entry.body = body.function;
+  entry.inner = body.inner;
   known_[key] = entries_.size();
   entries_.push_back(std::move(entry));
   return entries_.back().kernel;
-}
-
-// Tasks that threads do by themselves are dealt out to all threads of the launch in turn, so that neighbours do
-// neighbouring tasks; blocks that do tasks together have one each.
-llvm::Function* DeviceModule::EmitBody(const KernelPlan& plan, llvm::Function* inner,
-                                       size_t buffers, Entry& entry) {
-  llvm::LLVMContext& context = state_->context;
-  llvm::IRBuilder<> b(context);
-  llvm::Type *i32 = b.getInt32Ty(), *i64 = b.getInt64Ty(), *ptr = b.getPtrTy();
-  llvm::Type* address = emulated_ ? ptr : llvm::PointerType::get(context, kGlobalSpace);
-  std::vector<llvm::Type*> types;
-  if (emulated_) types.push_back(ptr);
-  const size_t first = types.size();
-  types.insert(types.end(), buffers, address);
-  types.insert(types.end(), entry.kernel.slots.size(), i64);
-  types.push_back(i64);
-  const bool checks = !entry.kernel.messages.empty();
-  if (checks) types.insert(types.end(), {i32, address});
-  auto* type = llvm::FunctionType::get(b.getVoidTy(), types, false);
-  llvm::Function* body =
-      CreateFunction(*state_, emulated_ ? state_->prefix + "_" + entry.name : entry.name, type);
-  body->setVisibility(llvm::GlobalValue::DefaultVisibility);
-  const auto argument = [&](size_t index) {
-    return body->getArg(static_cast<unsigned>(first + index));
-  };
-  b.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", body));
-  const DeviceOps device(b, emulated_ ? body->getArg(0) : nullptr, *state_->target.gpu);
-  llvm::Value* tasks = argument(buffers + entry.kernel.slots.size());
-  const auto wide = [&](llvm::Value* value) { return b.CreateZExt(value, i64); };
-  llvm::Value *thread = wide(device.Block()), *step = wide(device.Blocks());
-  if (plan.block_threads == 0) {
-    llvm::Value* threads = wide(device.BlockThreads());
-    const auto together = static_cast<uint64_t>(TaskThreads(plan));
-    thread = b.CreateAdd(b.CreateMul(thread, threads), wide(device.Thread()));
-    thread = b.CreateUDiv(thread, b.getInt64(together));
-    step = b.CreateUDiv(b.CreateMul(step, threads), b.getInt64(together));
-  }
-  llvm::Value* list = b.CreateAlloca(llvm::ArrayType::get(ptr, buffers + 1));
-  if (emulated_) b.CreateStore(body->getArg(0), b.CreateConstGEP1_64(ptr, list, buffers));
-  for (size_t i = 0; i < buffers; ++i) {
-    llvm::Value* value = emulated_ ? argument(i) : b.CreateAddrSpaceCast(argument(i), ptr);
-    if (i + 1 == buffers && !plan.scratch_bytes.is(0)) {
-      const auto bytes = static_cast<uint64_t>(plan.scratch_bytes.value());
-      value = b.CreateGEP(b.getInt8Ty(), value, b.CreateMul(thread, b.getInt64(bytes)));
-    }
-    b.CreateStore(value, b.CreateConstGEP1_64(ptr, list, i));
-  }
-  const int32_t slots = entry.kernel.slots.empty() ? 0 : entry.kernel.slots.back() + 1;
-  llvm::Value* values =
-      b.CreateAlloca(llvm::ArrayType::get(i64, static_cast<uint64_t>(std::max(slots, 1))));
-  for (size_t i = 0; i < entry.kernel.slots.size(); ++i) {
-    b.CreateStore(argument(buffers + i),
-                  b.CreateConstGEP1_64(i64, values, static_cast<uint64_t>(entry.kernel.slots[i])));
-  }
-  llvm::BasicBlock* before = b.GetInsertBlock();
-  auto block = [&](const char* name) { return llvm::BasicBlock::Create(context, name, body); };
-  llvm::BasicBlock *head = block("head"), *work = block("work"), *next = block("next"),
-                   *done = block("done");
-  b.CreateBr(head);
-  b.SetInsertPoint(head);
-  llvm::PHINode* task = b.CreatePHI(i64, 2);
-  task->addIncoming(thread, before);
-  b.CreateCondBr(b.CreateICmpSLT(task, tasks), work, done);
-  b.SetInsertPoint(work);
-  entry.inner = b.CreateCall(inner, {list, values, task, b.CreateAdd(task, b.getInt64(1))});
-  if (checks) {
-    llvm::BasicBlock* failed = block("failed");
-    b.CreateCondBr(b.CreateICmpNE(entry.inner, b.getInt32(0)), failed, next);
-    b.SetInsertPoint(failed);
-    const size_t at = buffers + entry.kernel.slots.size() + 1;
-    llvm::Value* number = b.CreateAdd(argument(at), b.CreateSub(entry.inner, b.getInt32(1)));
-    b.CreateAtomicRMW(llvm::AtomicRMWInst::UMin, argument(at + 1), number, llvm::Align(4),
-                      llvm::AtomicOrdering::Monotonic);
-  }
-  b.CreateBr(next);
-  b.SetInsertPoint(next);
-  task->addIncoming(b.CreateAdd(task, step), next);
-  b.CreateBr(head);
-  b.SetInsertPoint(done);
-  b.CreateRetVoid();
-  return body;
 }
 
 absl::StatusOr<DeviceModule::Image> DeviceModule::Finish() {

@@ -32,7 +32,7 @@ class DeviceModule {
   ~DeviceModule();
   const std::string& arch() const { return state_->target.gpu->arch; }
 
-  // The kernel of a plan, with this number of buffers. Equal code is one kernel.
+  // The kernel of a plan, with this number of buffers. Equal code is one kernel, with the messages of each plan.
   absl::StatusOr<DeviceKernel> Emit(const KernelPlan& plan, size_t buffers);
 
   struct Image {
@@ -55,8 +55,6 @@ class DeviceModule {
   };
 
   DeviceModule(ModuleState& host, std::unique_ptr<ModuleState> state);
-  llvm::Function* EmitBody(const KernelPlan& plan, llvm::Function* inner, size_t buffers,
-                           Entry& entry);
   absl::StatusOr<Image> FinishPtx();
   absl::StatusOr<Image> FinishEmulated();
   llvm::Function* EmitEntry(const Entry& entry);

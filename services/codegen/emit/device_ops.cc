@@ -5,6 +5,9 @@
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/Module.h>
 
+#include <algorithm>
+#include <bit>
+
 #include "common/runtime/abi.h"
 #include "services/codegen/emit/abi_structs.h"
 
@@ -114,11 +117,9 @@ void DeviceOps::CopyToShared(llvm::Value* offset, llvm::Value* from, llvm::Value
     Call(EmulatedOps::copy_async, b_.getVoidTy(), {Shared(offset), from, bytes});
     return;
   }
-  llvm::Value* global =
-      b_.CreateAddrSpaceCast(from, llvm::PointerType::get(b_.getContext(), kGlobalSpace));
   if (!IsBefore80()) {
     Line("cp.async.cg.shared.global [$0], [$1], 16, $2;", "r,l,r,~{memory}", b_.getVoidTy(),
-         {SharedWord(offset), b_.CreatePtrToInt(global, b_.getInt64Ty()), bytes});
+         {SharedWord(offset), GlobalWord(from), bytes});
     return;
   }
   // Through registers, at once.
@@ -129,6 +130,8 @@ void DeviceOps::CopyToShared(llvm::Value* offset, llvm::Value* from, llvm::Value
   auto* after = llvm::BasicBlock::Create(b_.getContext(), "copied", function);
   b_.CreateCondBr(present, load, after);
   b_.SetInsertPoint(load);
+  llvm::Value* global =
+      b_.CreateAddrSpaceCast(from, llvm::PointerType::get(b_.getContext(), kGlobalSpace));
   llvm::Value* loaded = b_.CreateAlignedLoad(words, global, llvm::Align(kChunk));
   b_.CreateBr(after);
   b_.SetInsertPoint(after);
@@ -136,6 +139,43 @@ void DeviceOps::CopyToShared(llvm::Value* offset, llvm::Value* from, llvm::Value
   value->addIncoming(llvm::Constant::getNullValue(words), before);
   value->addIncoming(loaded, load);
   b_.CreateAlignedStore(value, Shared(offset), llvm::Align(kChunk));
+}
+
+llvm::Value* DeviceOps::GlobalWord(llvm::Value* address) const {
+  llvm::Type* global = llvm::PointerType::get(b_.getContext(), kGlobalSpace);
+  return b_.CreatePtrToInt(b_.CreateAddrSpaceCast(address, global), b_.getInt64Ty());
+}
+
+llvm::Value* DeviceOps::LoadIf(llvm::Value* present, llvm::Value* from, uint32_t bytes) const {
+  static constexpr const char* kLines[] = {
+      "mov.b16 $0, 0; @p ld.global.u8 $0, [$1];", "mov.b16 $0, 0; @p ld.global.b16 $0, [$1];",
+      "mov.b32 $0, 0; @p ld.global.b32 $0, [$1];", "mov.b64 $0, 0; @p ld.global.b64 $0, [$1];"};
+  const auto which = static_cast<size_t>(std::countr_zero(bytes));
+  // A byte is in the register of two.
+  llvm::Type* type = b_.getIntNTy(std::max(bytes, 2U) * 8);
+  const char* const outputs[] = {"=&h", "=&h", "=&r", "=&l"};  // written before all are read
+  const std::string text =
+      fmt::format("{{ .reg .pred p; setp.ne.b32 p, $2, 0; {} }}", kLines[which]);
+  llvm::Value* value = Line(text, fmt::format("{},l,r", outputs[which]), type,
+                            {GlobalWord(from), b_.CreateZExt(present, b_.getInt32Ty())});
+  return b_.CreateTrunc(value, b_.getIntNTy(bytes * 8));
+}
+
+void DeviceOps::CopyPartToShared(llvm::Value* offset, llvm::Value* from, llvm::Value* present,
+                                 uint32_t bytes) const {
+  if (thread_ != nullptr) {
+    Call(EmulatedOps::copy_part, b_.getVoidTy(),
+         {Shared(offset), from, b_.getInt32(bytes), b_.CreateZExt(present, b_.getInt32Ty())});
+    return;
+  }
+  if (bytes >= 4 && !IsBefore80()) {
+    Line(fmt::format("cp.async.ca.shared.global [$0], [$1], {}, $2;", bytes), "r,l,r,~{memory}",
+         b_.getVoidTy(),
+         {SharedWord(offset), GlobalWord(from),
+          b_.CreateSelect(present, b_.getInt32(bytes), b_.getInt32(0))});
+    return;
+  }
+  b_.CreateAlignedStore(LoadIf(present, from, bytes), Shared(offset), llvm::Align(bytes));
 }
 
 void DeviceOps::CommitCopies() const {
@@ -154,19 +194,21 @@ void DeviceOps::WaitForCopies(int pending) const {
   }
 }
 
-std::array<llvm::Value*, 4> DeviceOps::LoadMatrices(llvm::Value* offset) const {
+std::array<llvm::Value*, 4> DeviceOps::LoadMatrices(llvm::Value* offset, bool transposed) const {
   std::array<llvm::Value*, 4> words{};
   llvm::Type* i32 = b_.getInt32Ty();
   if (thread_ != nullptr) {
     llvm::Value* out = Words(b_, 4);
-    Call(EmulatedOps::load_matrices, b_.getVoidTy(), {Shared(offset), b_.getInt32(0), out});
+    Call(EmulatedOps::load_matrices, b_.getVoidTy(), {Shared(offset), b_.getInt32(transposed ? 1 : 0), out});
     for (unsigned i = 0; i < 4; ++i)
       words[i] = b_.CreateLoad(i32, b_.CreateConstGEP1_32(i32, out, i));
     return words;
   }
   llvm::Type* four = llvm::StructType::get(i32, i32, i32, i32);
-  llvm::Value* all = Line("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];",
-                          "=r,=r,=r,=r,r,~{memory}", four, {SharedWord(offset)});
+  const std::string name = transposed ? "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"
+                                      : "ldmatrix.sync.aligned.m8n8.x4.shared.b16";
+  llvm::Value* all = Line(name + " {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,r,~{memory}", four,
+                          {SharedWord(offset)});
   for (unsigned i = 0; i < 4; ++i) words[i] = b_.CreateExtractValue(all, i);
   return words;
 }

@@ -32,9 +32,11 @@ class DeviceOps {
   llvm::Value* Shared(llvm::Value* offset) const;  // its address
   void Barrier() const;
   void CopyToShared(llvm::Value* offset, llvm::Value* from, llvm::Value* present) const;
+  void CopyPartToShared(llvm::Value* offset, llvm::Value* from, llvm::Value* present,
+                        uint32_t bytes) const;
   void CommitCopies() const;
   void WaitForCopies(int pending) const;
-  std::array<llvm::Value*, 4> LoadMatrices(llvm::Value* offset) const;
+  std::array<llvm::Value*, 4> LoadMatrices(llvm::Value* offset, bool transposed) const;
   void AddProducts(WarpProducts products, std::array<llvm::Value*, 4>& sums,
                    const std::array<llvm::Value*, 4>& a,
                    const std::array<llvm::Value*, 2>& b) const;
@@ -52,6 +54,9 @@ class DeviceOps {
   // A line of PTX. `constraints` as LLVM's inline assembly has them.
   llvm::Value* Line(const std::string& text, const std::string& constraints, llvm::Type* result,
                     const std::vector<llvm::Value*>& operands, bool pure = false) const;
+  llvm::Value* GlobalWord(llvm::Value* address) const;  // in global memory, i64
+  // The integer of 1, 2, 4 or 8 bytes at an address in global memory; 0, unread, unless `present`.
+  llvm::Value* LoadIf(llvm::Value* present, llvm::Value* from, uint32_t bytes) const;
   llvm::Value* SharedWord(llvm::Value* offset) const;  // its address in shared memory, i32
   // One instruction; sums are of one type.
   void Multiply(const std::string& shape, std::vector<llvm::Value*>& sums,

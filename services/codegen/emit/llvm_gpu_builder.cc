@@ -30,11 +30,22 @@ void LlvmVectorBuilder::CopyToShared(Int offset, Ptr from, Bool present) {
   Device().CopyToShared(At(offset), At(from), At(present));
 }
 
+void LlvmVectorBuilder::CopyPartToShared(Int offset, Ptr from, Bool present, int bytes) {
+  Device().CopyPartToShared(At(offset), At(from), At(present), static_cast<uint32_t>(bytes));
+}
+
 void LlvmVectorBuilder::CommitCopies() { Device().CommitCopies(); }
 void LlvmVectorBuilder::WaitForCopies(int pending) { Device().WaitForCopies(pending); }
 
 std::array<Vec, 4> LlvmVectorBuilder::LoadMatrices(Int offset) {
-  const std::array<llvm::Value*, 4> words = Device().LoadMatrices(At(offset));
+  return NewWords(Device().LoadMatrices(At(offset), false));
+}
+
+std::array<Vec, 4> LlvmVectorBuilder::LoadMatricesTransposed(Int offset) {
+  return NewWords(Device().LoadMatrices(At(offset), true));
+}
+
+std::array<Vec, 4> LlvmVectorBuilder::NewWords(const std::array<llvm::Value*, 4>& words) {
   std::array<Vec, 4> result;
   for (size_t i = 0; i < 4; ++i) result[i] = NewVec(words[i], 1, DataType::kI32);
   return result;

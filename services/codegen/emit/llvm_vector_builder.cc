@@ -238,6 +238,8 @@ Vec LlvmVectorBuilder::Splat(Vec part, int lanes) {
 }
 
 Vec LlvmVectorBuilder::SplatLane(Vec vector, int lane, int lanes) {
+  if (lanes == 1)
+    return NewVec(b_.CreateExtractElement(At(vector), static_cast<uint64_t>(lane)), 1, vector.type);
   std::vector<int> mask(static_cast<size_t>(lanes), lane);
   return NewVec(b_.CreateShuffleVector(At(vector), mask), lanes, vector.type);
 }

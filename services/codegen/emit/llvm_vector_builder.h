@@ -101,9 +101,11 @@ class LlvmVectorBuilder final : public VectorBuilder, public GpuBuilder {
   Vec LoadShared(Int offset, int lanes, DataType type) override;
   void StoreShared(Int offset, Vec value) override;
   void CopyToShared(Int offset, Ptr from, Bool present) override;
+  void CopyPartToShared(Int offset, Ptr from, Bool present, int bytes) override;
   void CommitCopies() override;
   void WaitForCopies(int pending) override;
   std::array<Vec, 4> LoadMatrices(Int offset) override;
+  std::array<Vec, 4> LoadMatricesTransposed(Int offset) override;
   Vec RoundToTf32(Vec word) override;
   using VectorBuilder::AddProducts;
   void AddProducts(WarpProducts products, std::span<const VecVar, 4> sums,
@@ -120,6 +122,7 @@ class LlvmVectorBuilder final : public VectorBuilder, public GpuBuilder {
     values_.push_back(value);
     return handle;
   }
+  std::array<Vec, 4> NewWords(const std::array<llvm::Value*, 4>& words);  // i32
   Vec NewVec(llvm::Value* value, int lanes, DataType type = DataType::kF32);
   Vec Loaded(llvm::Value* value, int lanes, DataType type);  // as registers hold it
   llvm::Value* At(const Handle& handle) const { return values_[static_cast<size_t>(handle.id)]; }

@@ -31,6 +31,8 @@ class GpuBuilder {
   // Copies 16 aligned bytes to shared memory, or fills these with zeros where `present` does not hold. They are there
   // once a later WaitForCopies has returned, and, for other threads, a barrier after it.
   virtual void CopyToShared(Int offset, Ptr from, Bool present) = 0;
+  // The same of 1, 2, 4 or 8 bytes, aligned to as many.
+  virtual void CopyPartToShared(Int offset, Ptr from, Bool present, int bytes) = 0;
   // Ends a group of copies; and waits for all but the last `pending` groups.
   virtual void CommitCopies() = 0;
   virtual void WaitForCopies(int pending) = 0;
@@ -38,6 +40,9 @@ class GpuBuilder {
   // For all threads of a warp: four matrices of 8 rows of 16 bytes, whose 32 rows are at the lanes' offsets. Each lane
   // gets a word of each: lane l word l % 4 of row l / 4.
   virtual std::array<Vec, 4> LoadMatrices(Int offset) = 0;
+  // The same of matrices of 8 rows of 8 numbers of 16 bits, transposed: lane l gets the numbers l % 4 * 2 and the next
+  // of column l / 4.
+  virtual std::array<Vec, 4> LoadMatricesTransposed(Int offset) = 0;
   // For all threads of a warp: sums += a x b, where a has 16 rows and b 8 columns of 32 bytes each. Words of a: LoadMatrices
   // of rows 0 to 7 and 8 to 15 of its first 16 bytes, then of the others; of b: of the first 16 bytes of its columns, then
   // of the others. Lane l has the sums of row l / 4, columns l % 4 * 2 and the next, then those of row l / 4 + 8.

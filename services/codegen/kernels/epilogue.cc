@@ -216,7 +216,8 @@ std::vector<int> PackEpilogue(const KernelRequest& request, const Group& group, 
     if (operand.kind != EpilogueOperand::kChannels && !scalar) continue;
     packs.back() = static_cast<int>(candidate.packs.size());
     const size_t input = static_cast<size_t>(operand.input);
-    const int64_t lanes = request.target.f32_lanes();
+    // Threads of a GPU have up to 8 results at once.
+    const int64_t lanes = request.target.gpu ? 8 : request.target.f32_lanes();
     candidate.packed[input] = true;
     candidate.packs.push_back(
         {"channels",

@@ -72,7 +72,9 @@ std::optional<MatMulShape> ReadGemm(const KernelRequest& request, const Group& g
   shape.m = a.dims[shape.a_transposed ? 1 : 0];
   shape.k = a.dims[shape.a_transposed ? 0 : 1];
   shape.n = b.dims[shape.b_transposed ? 0 : 1];
-  if (!shape.constant_b && (shape.alpha != 1 || shape.b_transposed)) return std::nullopt;
+  if (!shape.constant_b && shape.alpha != 1) return std::nullopt;
+  // Panels are packed of rows along n.
+  if (!shape.constant_b && shape.b_transposed && !request.target.gpu) return std::nullopt;
   if (shape.a_transposed && IsHalf(shape.a_type)) return std::nullopt;
   if (!group.HasInput(2) || shape.beta == 0) return shape;
   // A row of constants is a bias; other forms of C are added by nests.

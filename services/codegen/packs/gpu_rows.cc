@@ -31,7 +31,8 @@ absl::StatusOr<Packed> PackGpuRows(const Request& request) {
   const int64_t n = request.dim(by_column ? rank - 1 : 0);
   const int64_t ic = conv ? request.dim(1) : request.dim(by_column ? rank - 2 : rank - 1);
   const int64_t taps = !conv || n * ic == 0 ? 1 : source.size() / (n * ic);
-  if (n > request.Param("rows") || taps * (conv ? channels : ic) * element > row)
+  const int64_t groups = std::max<int64_t>(1, request.Param("groups"));
+  if (n / groups > request.Param("rows") / groups || taps * (conv ? channels : ic) * element > row)
     return Internal("pack `{}`: the weights do not fit", request.transform());
   const auto* from = reinterpret_cast<const std::byte*>(source.bytes().data());
   const bool bytes = element == 1, rounds = request.Param("tf32") != 0;
@@ -42,7 +43,8 @@ absl::StatusOr<Packed> PackGpuRows(const Request& request) {
       for (int64_t c = 0; c < ic; ++c) {
         for (int64_t tap = 0; tap < taps; ++tap) {
           const int64_t at = by_column ? c * n + j : (j * ic + c) * taps + tap;
-          std::byte* to = out + j * row + (tap * (conv ? channels : 0) + c) * element;
+          const int64_t at_row = j / (n / groups) * (request.Param("rows") / groups) + j % (n / groups);
+          std::byte* to = out + at_row * row + (tap * (conv ? channels : 0) + c) * element;
           std::memcpy(to, from + at * element, static_cast<size_t>(element));
           if (rounds) RoundToTf32(to);
           if (bytes && zero != 0) *to = static_cast<std::byte>(static_cast<int64_t>(*to) - zero);

@@ -7,7 +7,7 @@
 namespace quench::emulated {
 namespace {
 
-constexpr uint64_t kVector = 16;  // bytes of a copy and of a matrix' row
+constexpr uint32_t kVector = 16;  // bytes of a copy and of a matrix' row
 
 std::string Bytes(uint64_t count) {
   return std::to_string(count) + (count == 1 ? " byte" : " bytes");
@@ -122,19 +122,41 @@ bool Runner::CopyAsync(Lane* lane, void* to, const void* from, uint32_t bytes) {
   if (bytes > kVector) {
     return Fail(*lane, CUDA_ERROR_LAUNCH_FAILED, "copy_async of " + Bytes(bytes) + ", at most 16");
   }
-  const auto target = std::bit_cast<uint64_t>(to);
-  if (!shared_.Holds(target, kVector)) {
-    return Fail(*lane, CUDA_ERROR_ILLEGAL_ADDRESS,
-                "copy_async to 16 bytes outside shared memory: " + Place(*lane, target));
+  return Copy(lane, "copy_async", {to, from, bytes, kVector, lane->commits});
+}
+
+bool Runner::CopyPart(Lane* lane, void* to, const void* from, uint32_t bytes, bool present) {
+  if (!std::has_single_bit(bytes) || bytes >= kVector) {
+    return Fail(*lane, CUDA_ERROR_LAUNCH_FAILED,
+                "copy_part of " + Bytes(bytes) + ", which must be 1, 2, 4 or 8");
   }
-  if (target % kVector != 0 || (bytes != 0 && std::bit_cast<uint64_t>(from) % kVector != 0)) {
+  const uint32_t read = present ? bytes : 0;
+  if (!Copy(lane, "copy_part", {to, from, read, bytes, lane->commits})) return false;
+  constexpr uint32_t kLeastAsync = 4;
+  if (bytes >= kLeastAsync) return true;
+  lane->copies.pop_back();
+  std::memset(to, 0, bytes);
+  if (present) std::memcpy(to, from, bytes);
+  return true;
+}
+
+bool Runner::Copy(Lane* lane, const std::string& name, const PendingCopy& copy) {
+  const auto target = std::bit_cast<uint64_t>(copy.to);
+  if (!shared_.Holds(target, copy.size)) {
     return Fail(*lane, CUDA_ERROR_ILLEGAL_ADDRESS,
-                "copy_async with an address that is not aligned to 16 bytes");
+                name + " to " + Bytes(copy.size) +
+                    " outside shared memory: " + Place(*lane, target));
   }
-  if (!Check(*lane, from, bytes, Access::kRead)) return false;
-  if (!Check(*lane, to, kVector, Access::kWrite)) return false;
-  std::memset(to, kPoison, kVector);
-  lane->copies.push_back({to, from, bytes, lane->commits});
+  const bool from_is_aligned =
+      copy.bytes == 0 || std::bit_cast<uint64_t>(copy.from) % copy.size == 0;
+  if (target % copy.size != 0 || !from_is_aligned) {
+    return Fail(*lane, CUDA_ERROR_ILLEGAL_ADDRESS,
+                name + " with an address that is not aligned to " + Bytes(copy.size));
+  }
+  if (!Check(*lane, copy.from, copy.bytes, Access::kRead)) return false;
+  if (!Check(*lane, copy.to, copy.size, Access::kWrite)) return false;
+  std::memset(copy.to, kPoison, copy.size);
+  lane->copies.push_back(copy);
   return true;
 }
 
@@ -144,8 +166,8 @@ bool Runner::Wait(Lane* lane, uint32_t pending) {
     const PendingCopy& copy = lane->copies[done];
     if (copy.group + pending >= lane->commits) break;  // of a group that may be under way
     // It may have been written at any time since copy_async.
-    if (!Check(*lane, copy.to, kVector, Access::kWrite)) return false;
-    std::memset(copy.to, 0, kVector);
+    if (!Check(*lane, copy.to, copy.size, Access::kWrite)) return false;
+    std::memset(copy.to, 0, copy.size);
     if (copy.bytes > 0) std::memcpy(copy.to, copy.from, copy.bytes);
   }
   lane->copies.erase(lane->copies.begin(), lane->copies.begin() + static_cast<ptrdiff_t>(done));

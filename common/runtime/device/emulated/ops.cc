@@ -49,6 +49,12 @@ void CopyAsync(quench_emulated_thread* thread, void* to, const void* from, uint3
   LeaveUnless(lane.runner->CopyAsync(&lane, to, from, bytes), lane);
 }
 
+void CopyPart(quench_emulated_thread* thread, void* to, const void* from, uint32_t bytes,
+              uint32_t present) {
+  Lane& lane = LaneOf(thread);
+  LeaveUnless(lane.runner->CopyPart(&lane, to, from, bytes, present != 0), lane);
+}
+
 void Commit(quench_emulated_thread* thread) { ++LaneOf(thread).commits; }
 
 void WaitForCopies(quench_emulated_thread* thread, uint32_t pending) {
@@ -99,6 +105,7 @@ const quench_emulated_ops kOps = {.size = sizeof(quench_emulated_ops),
                                   .wait = WaitForCopies,
                                   .load_matrices = LoadMatricesInWarp,
                                   .mma = MmaInWarp,
-                                  .access = CheckAccess};
+                                  .access = CheckAccess,
+                                  .copy_part = CopyPart};
 
 }  // namespace quench::emulated

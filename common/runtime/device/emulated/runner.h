@@ -23,6 +23,7 @@ struct PendingCopy {
   void* to;
   const void* from;
   uint32_t bytes;
+  uint32_t size;   // of them and the zeros behind
   uint64_t group;  // the number of commits before it
 };
 
@@ -48,6 +49,7 @@ class Runner {
   // As an atomic operation: `address` must be aligned, too.
   bool CheckAtomic(const Lane& lane, const uint32_t* address);
   bool CopyAsync(Lane* lane, void* to, const void* from, uint32_t bytes);
+  bool CopyPart(Lane* lane, void* to, const void* from, uint32_t bytes, bool present);
   bool Wait(Lane* lane, uint32_t pending);
 
  private:
@@ -67,6 +69,8 @@ class Runner {
   bool CheckRow(const Lane& lane);
   bool Outside(const Lane& lane, uint64_t address, uint64_t bytes, Access access);
   std::string Place(const Lane& lane, uint64_t address) const;
+  // `size` bytes of shared memory, of which `bytes` are at `from` and the others 0. `name`: of the operation.
+  bool Copy(Lane* lane, const std::string& name, const PendingCopy& copy);
   bool InAllocation(uint64_t address, uint64_t bytes);
   // Accounts for the bytes that a thread has written to global memory since its last call.
   bool Settle();

@@ -173,6 +173,71 @@ TEST_F(EmulatedRaces, CopiesWithinBounds) {
   }
 }
 
+// Copies parts of 1, 2, 4 and 8 bytes behind one another, those of the second argument's bits, and reads them before and
+// after a wait.
+void CopyParts(Thread* thread, void* const* arguments) {
+  const auto* const ops = thread->ops;
+  auto* const to = static_cast<unsigned char*>(thread->shared);
+  const auto* const from = Argument<const unsigned char*>(arguments, 0);
+  const auto present = Argument<uint32_t>(arguments, 1);
+  auto* const out = Argument<uint64_t*>(arguments, 2);
+  const auto read = [&](uint32_t at) {
+    for (uint32_t bytes = 1; bytes <= 8; bytes *= 2) {
+      uint64_t value = 0;
+      ops->access(thread, to + bytes, bytes, 0);
+      std::memcpy(&value, to + bytes, bytes);
+      Store(thread, out + at++, value);
+    }
+  };
+  for (uint32_t bytes = 1; bytes <= 8; bytes *= 2)
+    ops->copy_part(thread, to + bytes, from + bytes, bytes, present & bytes);
+  ops->commit(thread);
+  read(0);
+  ops->wait(thread, 0);
+  read(4);
+}
+
+TEST_F(EmulatedRaces, PartsOfCopies) {
+  std::vector<unsigned char> bytes(16);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(i);
+  const auto* const from = Upload(bytes);
+  auto* const to = Allocate<uint64_t>(8);
+  EXPECT_EQ(Run({1, 1, 16}, CopyParts, from, 15u, to), CUDA_SUCCESS) << report();
+  EXPECT_EQ(Download(to, 8),
+            (std::vector<uint64_t>{1, 0x0302, 0xA5A5A5A5, 0xA5A5A5A5A5A5A5A5, 1, 0x0302, 0x07060504,
+                                   0x0F0E0D0C0B0A0908}));
+  EXPECT_EQ(Run({1, 1, 16}, CopyParts, from, 4u, to), CUDA_SUCCESS) << report();
+  EXPECT_EQ(Download(to, 8), (std::vector<uint64_t>{0, 0, 0xA5A5A5A5, 0xA5A5A5A5A5A5A5A5, 0, 0,
+                                                    0x07060504, 0}));
+}
+
+TEST_F(EmulatedRaces, PartsOfCopiesWithinBounds) {
+  const auto kernel = [](Thread* thread, void* const* arguments) {
+    auto* const to = static_cast<char*>(thread->shared) + Argument<uint32_t>(arguments, 1);
+    thread->ops->copy_part(thread, to, Argument<const char*>(arguments, 0),
+                           Argument<uint32_t>(arguments, 2), 1);
+  };
+  const std::string copies = "kernel `test`, block 0, thread 0: copy_part ";
+  const std::vector<std::tuple<uint32_t, uint32_t, uint32_t, std::string>> cases = {
+      {0, 0, 3, copies + "of 3 bytes, which must be 1, 2, 4 or 8"},
+      {0, 0, 16, copies + "of 16 bytes, which must be 1, 2, 4 or 8"},
+      {0, 16, 8,
+       copies + "to 8 bytes outside shared memory: at 0 bytes past the end of 16 bytes of shared "
+                "memory"},
+      {0, 2, 4, copies + "with an address that is not aligned to 4 bytes"},
+      {1, 0, 2, copies + "with an address that is not aligned to 2 bytes"},
+      {8, 0, 1,
+       "kernel `test`, block 0, thread 0: reads 1 byte at 0 bytes past the end of an allocation of "
+       "8 bytes"}};
+  for (const auto& [from, to, bytes, text] : cases) {
+    const char* const data = Allocate<char>(8);
+    EXPECT_NE(Run({1, 1, 16}, kernel, data + from, to, bytes), CUDA_SUCCESS);
+    EXPECT_EQ(report(), text);
+    End();
+    Begin();
+  }
+}
+
 // Each thread calls what an argument says: thread 0 the first, all others the second.
 void CallOne(Thread* thread, void* const* arguments) {
   const auto* const ops = thread->ops;

@@ -66,6 +66,32 @@ TEST_F(OperatorsGpuTest, NodesWithMoreOperandsThanArgumentsRunOnTheHost) {
   }
 }
 
+// Equal code is one kernel, but a check that fails is that of its node.
+TEST_F(OperatorsGpuTest, EqualKernelsHaveMessagesOfTheirOwn) {
+  Graph graph;
+  const ValueId data = graph.AddInput("data", Type::Tensor(DataType::kF32, {8, 4}));
+  for (const std::string name : {"first", "second"}) {
+    const ValueId at = graph.AddInput(name, Type::Tensor(DataType::kI64, {6}));
+    graph.outputs.push_back(Node1(graph, "Gather", {data, at}));
+    graph.nodes.back().name = "gather_" + name;
+  }
+  Infer(graph);
+  CompileOptions options;
+  options.target = kEmulated;
+  const Compiled compiled = CompileGraph(graph, options).value();
+  const std::unique_ptr<Artifact> artifact = Artifact::Open(compiled.library()).value();
+  const Tensor rows = Values({8, 4}), good = Tensor::I64({0, 1, 2, 3, 4, 5}),
+               bad = Tensor::I64({0, 1, 2, 3, 4, 8});
+  const auto error = [&](const Tensor& first, const Tensor& second) {
+    const std::vector<Tensor> inputs = {rows, first, second};
+    return std::string(artifact->Run(inputs).status().message());
+  };
+  EXPECT_EQ(error(good, good), "");
+  const std::string first = error(bad, good), second = error(good, bad);
+  EXPECT_NE(first.find("gather_first"), std::string::npos) << first;
+  EXPECT_NE(second.find("gather_second"), std::string::npos) << second;
+}
+
 TEST_F(OperatorsGpuTest, EachBecomesPtx) {
   for (const char* arch : {"sm_60", "sm_75", "sm_90"}) {
     const Target target =
