@@ -10,6 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 class Net:
     # Settings of `--tiny`: channels are divided by `narrow`, images have `side` pixels.
     narrow, side, opset = 1, None, 17
+    # Setting of `--repeat-weights`: after how many channels weights repeat. 48 is no multiple of a kernel's tiles.
+    period = None
 
     def __init__(self, name, inputs):
         self.name, self.nodes, self.constants = name, [], []
@@ -35,13 +37,33 @@ class Net:
     def ints(self, *values):
         return self.constant(np.array(values, np.int64))
 
-    def weight(self, shape, fan_in):
+    def weight(self, shape, fan_in, summed=None):
+        """`summed`: the axis of input channels. Where weights repeat, channels do almost, and their sum is as much larger."""
         rng = np.random.default_rng(len(self.constants))
-        return self.constant(rng.standard_normal(shape, dtype=np.float32) * np.float32(math.sqrt(2.0 / fan_in)))
+        block = self.block(shape)
+        if summed is not None:
+            fan_in *= shape[summed] / block[summed]
+        values = rng.standard_normal(block, dtype=np.float32) * np.float32(math.sqrt(2.0 / fan_in))
+        return self.constant(self.repeated(values, shape))
 
     def vector(self, n, low, high):
+        """Numbers around zero (a bias) never repeat, so that no two channels are equal where weights do."""
         rng = np.random.default_rng(len(self.constants))
-        return self.constant(rng.uniform(low, high, n).astype(np.float32))
+        if low < 0:
+            return self.constant(rng.uniform(low, high, n).astype(np.float32))
+        return self.constant(self.repeated(rng.uniform(low, high, self.block((n,))).astype(np.float32), (n,)))
+
+    @classmethod
+    def block(cls, shape):
+        """The part of a weight that is random."""
+        return shape if cls.period is None else tuple(min(n, cls.period) for n in shape)
+
+    @staticmethod
+    def repeated(block, shape):
+        for axis, n in enumerate(shape):
+            if n != block.shape[axis]:
+                block = np.take(block, np.arange(n) % block.shape[axis], axis)
+        return block
 
     def op(self, op, *inputs, **attributes):
         return self.ops(op, 1, *inputs, **attributes)[0]
@@ -58,7 +80,7 @@ class Net:
         p = ((kh - 1) // 2, (kw - 1) // 2) if p is None else ((p, p) if isinstance(p, int) else p)
         g = self.channels(g) if g == c_in else g
         c_in, c_out = self.channels(c_in), c_out if exact else self.channels(c_out)
-        inputs = [x, self.weight((c_out, c_in // g, kh, kw), c_in // g * kh * kw)]
+        inputs = [x, self.weight((c_out, c_in // g, kh, kw), c_in // g * kh * kw, summed=1)]
         if bias:
             inputs.append(self.vector(c_out, -0.1, 0.1))
         return self.op("Conv", *inputs, kernel_shape=[kh, kw], strides=[s, s], pads=[p[0], p[1], p[0], p[1]], group=g)
@@ -86,13 +108,13 @@ class Net:
 
     def fc(self, x, c_in, c_out):
         c_in, c_out = self.channels(c_in), self.channels(c_out)
-        return self.op("Gemm", x, self.weight((c_out, c_in), c_in), self.vector(c_out, -0.1, 0.1), transB=1)
+        return self.op("Gemm", x, self.weight((c_out, c_in), c_in, summed=1), self.vector(c_out, -0.1, 0.1), transB=1)
 
     def head(self, x, c, classes=1000):
         return self.fc(self.op("Flatten", self.op("GlobalAveragePool", x)), c, classes)
 
     def linear(self, x, c_in, c_out):
-        y = self.op("MatMul", x, self.weight((c_in, c_out), 2 * c_in))
+        y = self.op("MatMul", x, self.weight((c_in, c_out), 2 * c_in, summed=0))
         return self.op("Add", y, self.vector(c_out, -0.1, 0.1))
 
     def norm(self, x, c):

@@ -23,7 +23,7 @@ def gpt2(layers=4):
 
     def conv1d(y, c_in, c_out):
         flat = n.op("Reshape", y, n.ints(-1, c_in))
-        flat = n.op("Gemm", flat, n.weight((c_in, c_out), 2 * c_in), n.vector(c_out, -0.1, 0.1))
+        flat = n.op("Gemm", flat, n.weight((c_in, c_out), 2 * c_in, summed=0), n.vector(c_out, -0.1, 0.1))
         batch = [n.op("Unsqueeze", n.op("Gather", n.op("Shape", y), n.constant(np.array(i, np.int64)), axis=0), n.ints(0)) for i in (0, 1)]
         return n.op("Reshape", flat, n.op("Concat", *batch, n.ints(c_out), axis=0))
 
