@@ -199,16 +199,17 @@ std::array<llvm::Value*, 4> DeviceOps::LoadMatrices(llvm::Value* offset, bool tr
   llvm::Type* i32 = b_.getInt32Ty();
   if (thread_ != nullptr) {
     llvm::Value* out = Words(b_, 4);
-    Call(EmulatedOps::load_matrices, b_.getVoidTy(), {Shared(offset), b_.getInt32(transposed ? 1 : 0), out});
+    Call(EmulatedOps::load_matrices, b_.getVoidTy(),
+         {Shared(offset), b_.getInt32(transposed ? 1 : 0), out});
     for (unsigned i = 0; i < 4; ++i)
       words[i] = b_.CreateLoad(i32, b_.CreateConstGEP1_32(i32, out, i));
     return words;
   }
   llvm::Type* four = llvm::StructType::get(i32, i32, i32, i32);
-  const std::string name = transposed ? "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"
-                                      : "ldmatrix.sync.aligned.m8n8.x4.shared.b16";
-  llvm::Value* all = Line(name + " {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,r,~{memory}", four,
-                          {SharedWord(offset)});
+  const std::string text =
+      fmt::format("ldmatrix.sync.aligned.m8n8.x4{}.shared.b16 {{$0, $1, $2, $3}}, [$4];",
+                  transposed ? ".trans" : "");
+  llvm::Value* all = Line(text, "=r,=r,=r,=r,r,~{memory}", four, {SharedWord(offset)});
   for (unsigned i = 0; i < 4; ++i) words[i] = b_.CreateExtractValue(all, i);
   return words;
 }
@@ -317,6 +318,24 @@ llvm::Value* DeviceOps::ShuffleXor(llvm::Value* word, int mask) const {
   if (thread_ != nullptr) return Call(EmulatedOps::shuffle_xor, b_.getInt32Ty(), {word, other});
   return Line("shfl.sync.bfly.b32 $0, $1, $2, 31, 0xffffffff;", "=r,r,r", b_.getInt32Ty(),
               {word, other});
+}
+
+llvm::Value* DeviceOps::HalvesOf(llvm::Value* low, llvm::Value* high, DataType type) const {
+  if (thread_ != nullptr) return nullptr;
+  const bool bf16 = type == DataType::kBF16;
+  if (bf16 || !IsBefore80()) {
+    return Line(fmt::format("cvt.rn.{}x2.f32 $0, $1, $2;", bf16 ? "bf16" : "f16"), "=r,f,f",
+                b_.getInt32Ty(), {high, low}, /*pure=*/true);
+  }
+  return Line(
+      "{ .reg .b16 low, high; cvt.rn.f16.f32 low, $1; cvt.rn.f16.f32 high, $2; mov.b32 $0, {low, "
+      "high}; }",
+      "=r,f,f", b_.getInt32Ty(), {low, high}, /*pure=*/true);
+}
+
+llvm::Value* DeviceOps::Exp2(llvm::Value* x) const {
+  if (thread_ != nullptr) return nullptr;
+  return Line("ex2.approx.ftz.f32 $0, $1;", "=f,f", b_.getFloatTy(), {x}, /*pure=*/true);
 }
 
 void DeviceOps::Access(llvm::Value* address, uint64_t bytes, bool write) const {

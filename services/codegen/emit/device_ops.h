@@ -43,6 +43,9 @@ class DeviceOps {
   llvm::Value* RoundToTf32(llvm::Value* word) const;
   void SyncWarp() const;
   llvm::Value* ShuffleXor(llvm::Value* word, int mask) const;
+  // Null on emulated devices, which compute these as CPUs do.
+  llvm::Value* HalvesOf(llvm::Value* low, llvm::Value* high, DataType type) const;
+  llvm::Value* Exp2(llvm::Value* x) const;
 
   // Emulated devices only: `bytes` at `address` are about to be read, or written.
   void Access(llvm::Value* address, uint64_t bytes, bool write) const;

@@ -1,4 +1,7 @@
 // The part of the vector builder that only GPUs have.
+#include <numbers>
+
+#include "services/codegen/emit/arith.h"
 #include "services/codegen/emit/llvm_vector_builder.h"
 
 namespace quench::codegen {
@@ -37,15 +40,8 @@ void LlvmVectorBuilder::CopyPartToShared(Int offset, Ptr from, Bool present, int
 void LlvmVectorBuilder::CommitCopies() { Device().CommitCopies(); }
 void LlvmVectorBuilder::WaitForCopies(int pending) { Device().WaitForCopies(pending); }
 
-std::array<Vec, 4> LlvmVectorBuilder::LoadMatrices(Int offset) {
-  return NewWords(Device().LoadMatrices(At(offset), false));
-}
-
-std::array<Vec, 4> LlvmVectorBuilder::LoadMatricesTransposed(Int offset) {
-  return NewWords(Device().LoadMatrices(At(offset), true));
-}
-
-std::array<Vec, 4> LlvmVectorBuilder::NewWords(const std::array<llvm::Value*, 4>& words) {
+std::array<Vec, 4> LlvmVectorBuilder::LoadMatrices(Int offset, bool transposed) {
+  const std::array<llvm::Value*, 4> words = Device().LoadMatrices(At(offset), transposed);
   std::array<Vec, 4> result;
   for (size_t i = 0; i < 4; ++i) result[i] = NewVec(words[i], 1, DataType::kI32);
   return result;
@@ -72,6 +68,32 @@ Vec LlvmVectorBuilder::ShuffleXor(Vec value, int mask) {
   llvm::Value* word = b_.CreateBitCast(At(value), b_.getInt32Ty());
   llvm::Value* other = Device().ShuffleXor(word, mask);
   return NewVec(b_.CreateBitCast(other, At(value)->getType()), 1, value.type);
+}
+
+Vec LlvmVectorBuilder::HalvesOf(Vec low, Vec high, DataType type) {
+  llvm::Value* word = Device().HalvesOf(At(low), At(high), type);
+  if (word == nullptr) {
+    const auto half = [&](Vec value) {
+      return b_.CreateZExt(Arith(state_, b_).Cast(DataType::kF32, type, At(value)),
+                           b_.getInt32Ty());
+    };
+    word = b_.CreateOr(half(low), b_.CreateShl(half(high), 16));
+  }
+  return NewVec(word, 1, DataType::kI32);
+}
+
+Vec LlvmVectorBuilder::Exp2(Vec x) {
+  llvm::Value* power = Device().Exp2(At(x));
+  if (power == nullptr) {
+    llvm::Value* natural =
+        b_.CreateFMul(At(x), llvm::ConstantFP::get(b_.getFloatTy(), std::numbers::ln2));
+    power = Arith(state_, b_).Unary(loops::UnaryOp::kExp, DataType::kF32, natural);
+  }
+  return NewVec(power, 1);
+}
+
+Vec LlvmVectorBuilder::Select(Bool condition, Vec yes, Vec no) {
+  return NewVec(b_.CreateSelect(At(condition), At(yes), At(no)), yes.lanes, yes.type);
 }
 
 }  // namespace quench::codegen

@@ -104,16 +104,22 @@ class LlvmVectorBuilder final : public VectorBuilder, public GpuBuilder {
   void CopyPartToShared(Int offset, Ptr from, Bool present, int bytes) override;
   void CommitCopies() override;
   void WaitForCopies(int pending) override;
-  std::array<Vec, 4> LoadMatrices(Int offset) override;
-  std::array<Vec, 4> LoadMatricesTransposed(Int offset) override;
+  std::array<Vec, 4> LoadMatrices(Int offset) override { return LoadMatrices(offset, false); }
+  std::array<Vec, 4> LoadMatricesTransposed(Int offset) override {
+    return LoadMatrices(offset, true);
+  }
   Vec RoundToTf32(Vec word) override;
   using VectorBuilder::AddProducts;
   void AddProducts(WarpProducts products, std::span<const VecVar, 4> sums,
                    std::span<const Vec, 4> a, std::span<const Vec, 2> b) override;
   Vec ShuffleXor(Vec value, int mask) override;
+  Vec HalvesOf(Vec low, Vec high, DataType type) override;
+  Vec Exp2(Vec x) override;
+  Vec Select(Bool condition, Vec yes, Vec no) override;
 
  private:
   DeviceOps Device();
+  std::array<Vec, 4> LoadMatrices(Int offset, bool transposed);
   template <typename T>
   T New(llvm::Value* value) {
     T handle;
@@ -122,7 +128,6 @@ class LlvmVectorBuilder final : public VectorBuilder, public GpuBuilder {
     values_.push_back(value);
     return handle;
   }
-  std::array<Vec, 4> NewWords(const std::array<llvm::Value*, 4>& words);  // i32
   Vec NewVec(llvm::Value* value, int lanes, DataType type = DataType::kF32);
   Vec Loaded(llvm::Value* value, int lanes, DataType type);  // as registers hold it
   llvm::Value* At(const Handle& handle) const { return values_[static_cast<size_t>(handle.id)]; }

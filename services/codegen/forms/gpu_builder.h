@@ -52,6 +52,12 @@ class GpuBuilder {
   virtual Vec RoundToTf32(Vec word) = 0;
   // For all threads of a warp: each lane's value is that of lane `lane ^ mask`. One number of 32 bits.
   virtual Vec ShuffleXor(Vec value, int mask) = 0;
+
+  // A word (i32) of two f32 as f16 or bf16, rounded to nearest even, `low` in the lower half.
+  virtual Vec HalvesOf(Vec low, Vec high, DataType type) = 0;
+  // 2^x of one f32, within 2^-21 of it. Results below 2^-126 may be 0.
+  virtual Vec Exp2(Vec x) = 0;
+  virtual Vec Select(Bool condition, Vec yes, Vec no) = 0;
 };
 
 }  // namespace quench::codegen

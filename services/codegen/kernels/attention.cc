@@ -8,6 +8,7 @@
 #include "common/loops/builder.h"
 #include "services/codegen/forms/matrix_tile.h"
 #include "services/codegen/kernels/attention_halves.h"
+#include "services/codegen/kernels/attention_operands.h"
 #include "services/codegen/kernels/catalogue.h"
 #include "services/codegen/kernels/float_forms.h"
 #include "services/codegen/kernels/planned_kernel.h"
@@ -25,39 +26,19 @@ ScalarFunction Exponential() {
   return b.FinishScalar(loops::Unary(loops::UnaryOp::kExp, b.Param(0, kFloat)), {kFloat});
 }
 
-ScalarFunction Capped(double cap) {
-  loops::Builder b("capped");
-  const loops::E limit = b.F(cap, kFloat);
-  return b.FinishScalar(Unary(loops::UnaryOp::kTanh, b.Param(0, kFloat) / limit) * limit, {kFloat});
-}
-
-ScalarFunction Filled(double fill) {
-  loops::Builder b("filled");
-  return b.FinishScalar(
-      Select(b.Param(1, DataType::kU8) != 0, b.Param(0, kFloat), b.F(fill, kFloat)),
-      {kFloat, DataType::kU8});
-}
-
-ScalarFunction Inverse(bool of_zero_is_zero) {
-  loops::Builder b("inverse");
-  const loops::E x = b.Param(0, kFloat), one = b.F(1, kFloat);
-  return b.FinishScalar(
-      of_zero_is_zero ? Select(x == b.F(0, kFloat), b.F(0, kFloat), one / x) : one / x, {kFloat});
-}
-
 class AttentionEmitter {
  public:
   AttentionEmitter(VectorBuilder& b, const Group& group, const AttentionPlan& plan,
                    const BufferMap& buffers)
       : b_(b),
-        group_(group),
         plan_(plan),
         s_(plan.shape),
         buffers_(buffers),
+        places_(b, group, buffers, {plan.shape, plan.mask_dims, plan.mask_type}),
         vector_(int64_t{4} * plan.lanes),
         halves_(b, plan),
         exponential_(Exponential()),
-        inverse_(Inverse(plan.shape.empty_is_zero)) {}
+        inverse_(InverseSum(plan.shape.empty_is_zero)) {}
 
   absl::Status Emit() {
     steps_ = b_.Size(s_.steps);
@@ -113,8 +94,7 @@ class AttentionEmitter {
     offset_ = b_.I(0);
     end_ = keys_;
     if (s_.has_lengths) {
-      const Ptr lengths = b_.Buffer(buffers_.Input(group_.inputs[ops::kAttentionLengths]));
-      const Int length = b_.LoadInt(lengths + batch_ * 8, DataType::kI64);
+      const Int length = places_.LengthOf(batch_);
       end_ = Max(Min(end_, length), b_.I(0));
       offset_ = length - steps_;
     } else if (s_.at_end) {
@@ -148,32 +128,10 @@ class AttentionEmitter {
 
   // ---- where tensors lie ----
 
-  static int64_t Bytes(DataType type) { return DataTypeBits(type) / 8; }
-
-  // From a step to the next one.
-  int64_t StepBytes(int i) const {
-    const int64_t size = i == ops::kAttentionValue ? s_.value_size : s_.size;
-    return (s_.at[i].folded ? s_.at[i].columns.value() : size) * Bytes(s_.type);
-  }
-
-  Ptr StepAt(int i, Int head, Int step) {
-    const ops::HeadsAt& at = s_.at[i];
-    const int64_t size = i == ops::kAttentionValue ? s_.value_size : s_.size;
-    const int64_t heads = i == ops::kAttentionQuery ? s_.heads : s_.kv_heads;
-    const Int steps = i == ops::kAttentionQuery ? steps_ : keys_;
-    const Ptr base = b_.Buffer(buffers_.Input(group_.inputs[static_cast<size_t>(i)]));
-    if (at.folded) {
-      return base + (batch_ * steps + step) * StepBytes(i) +
-             (head * size + at.offset) * Bytes(s_.type);
-    }
-    return base + ((batch_ * heads + head) * steps + step) * StepBytes(i);
-  }
-
-  Ptr ResultAt(Int head, Int step) {
-    const Int row = s_.folded_result ? (batch_ * steps_ + step) * s_.heads + head
-                                     : (batch_ * s_.heads + head) * steps_ + step;
-    return b_.Buffer(buffers_.Output()) + row * (s_.value_size * Bytes(s_.type));
-  }
+  static int64_t Bytes(DataType type) { return AttentionPlaces::Bytes(type); }
+  int64_t StepBytes(int i) const { return places_.StepBytes(i); }
+  Ptr StepAt(int i, Int head, Int step) { return places_.StepAt(i, batch_, head, step); }
+  Ptr ResultAt(Int head, Int step) { return places_.ResultAt(batch_, head, step); }
 
   Ptr Scratch(int64_t at) { return b_.Buffer(buffers_.Scratch()) + at; }
 
@@ -374,15 +332,7 @@ class AttentionEmitter {
 
   // Address of the mask for the first key of the block.
   Ptr MaskAt(const Block& block, const Row& row) {
-    Int at = b_.I(0);
-    const Int places[] = {batch_, Head(row.shared), row.row};
-    for (size_t axis = 0; axis < 3; ++axis) {
-      const Dim dim = plan_.mask_dims[axis];
-      if (!dim.is(1)) at = at * b_.Size(dim) + places[axis];
-    }
-    const Int element = at * keys_ + block.first;
-    return b_.Buffer(buffers_.Input(group_.inputs[ops::kAttentionMask])) +
-           element * Bytes(plan_.mask_type);
+    return places_.MaskAt(batch_, Head(row.shared), row.row, block.first);
   }
 
   bool ChangesScores() const { return s_.cap > 0 || s_.has_mask; }
@@ -396,12 +346,13 @@ class AttentionEmitter {
 
   // Scores as the cap and the mask leave them; `count` of a vector are read.
   Vec Changed(Vec score, Ptr mask, Int key, Int count) {
-    if (s_.cap > 0) score = Call(Capped(s_.cap), {score});
+    if (s_.cap > 0) score = Call(CappedScore(s_.cap), {score});
     if (!s_.has_mask) return score;
     const bool chosen = plan_.mask_type == DataType::kBool;
     const DataType type = chosen ? DataType::kU8 : plan_.mask_type;
     const Vec value = b_.LoadFirst(mask + key * Bytes(type), count, plan_.lanes, type);
-    return chosen ? Call(Filled(s_.fill), {score, value}) : b_.Apply(VecOp::kAdd, score, value);
+    return chosen ? Call(FilledScore(s_.fill), {score, value})
+                  : b_.Apply(VecOp::kAdd, score, value);
   }
 
   // Calls body(key, count) for vectors of the first `keys`, the last of which may have fewer lanes.
@@ -576,10 +527,10 @@ class AttentionEmitter {
   }
 
   VectorBuilder& b_;
-  const Group& group_;
   const AttentionPlan& plan_;
   const ops::AttentionShape& s_;
   const BufferMap& buffers_;
+  AttentionPlaces places_;
   const int64_t vector_;  // bytes
   AttentionHalves halves_;
   std::shared_ptr<MatrixRegisters> registers_;

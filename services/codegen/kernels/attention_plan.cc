@@ -4,7 +4,7 @@
 #include <bit>
 #include <numeric>
 
-#include "common/ops/op.h"
+#include "services/codegen/kernels/attention_operands.h"
 #include "services/codegen/kernels/conv_plan.h"
 
 namespace quench::codegen {
@@ -15,8 +15,6 @@ constexpr int64_t kBlockKeys = 256;
 constexpr int64_t kSingleKeys = 384;  // up to here all keys are one block
 
 int64_t RoundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
-
-bool IsFloatTensor(DataType type) { return RegisterTypeOf(type) == DataType::kF32; }
 
 // Offsets of the parts of scratch.
 void PlaceScratch(AttentionPlan& plan) {
@@ -36,22 +34,6 @@ void PlaceScratch(AttentionPlan& plan) {
   place(plan.largest_at, all);
   place(plan.totals_at, all);
   plan.scratch = end;
-}
-
-// Whether types tell that all operands fit: the kernel checks nothing while it runs, the nest does.
-bool OperandsFit(const Group& group, const ops::AttentionShape& s) {
-  const auto steps = [&](int i) { return group.InputType(i).dims[s.at[i].folded ? 1 : 2]; };
-  for (const int i : {ops::kAttentionKey, ops::kAttentionValue}) {
-    if (group.InputType(i).dims[0] != s.batch || steps(i) != s.keys) return false;
-  }
-  if (s.has_lengths && group.InputType(ops::kAttentionLengths).dims[0] != s.batch) return false;
-  if (!s.has_mask) return true;
-  const std::vector<Dim>& mask = group.InputType(ops::kAttentionMask).dims;
-  const Dim full[] = {s.batch, s.heads, s.steps, s.keys};
-  for (size_t axis = 0; axis < 4; ++axis) {
-    if (mask[axis] != full[axis] && !(mask[axis].is(1) && axis < 3)) return false;
-  }
-  return true;
 }
 
 // Whether words of two numbers of queries and keys are aligned.
@@ -93,28 +75,18 @@ double MatrixMicros(const KernelRequest& request, const AttentionPlan& plan) {
 
 std::optional<AttentionPlan> PlanAttention(const KernelRequest& request, const Group& group,
                                            const AnyForm& form) {
-  if (!group.epilogue.empty()) return std::nullopt;
-  const absl::StatusOr<ops::AttentionShape> shape =
-      ops::AttentionShapeOf(ops::ContextOf(*group.graph, *group.root));
-  if (!shape.ok() || !IsFloatTensor(shape->type) || !OperandsFit(group, *shape))
-    return std::nullopt;
+  const std::optional<AttentionOperands> operands = ReadAttention(group);
+  if (!operands) return std::nullopt;
   SymbolTable& symbols = request.symbols;
   AttentionPlan plan;
-  plan.shape = *shape;
+  plan.shape = operands->shape;
+  plan.mask_dims = operands->mask_dims;
+  plan.mask_type = operands->mask_type;
   plan.form = form;
   const ops::AttentionShape& s = plan.shape;
   plan.lanes = request.target.f32_lanes();
   if (plan.lanes < 4 || !std::has_single_bit(static_cast<unsigned>(plan.lanes)))
     return std::nullopt;
-  for (const Dim dim : {s.batch, s.steps, s.keys}) {
-    if (dim.is_static() && dim.value() < 1) return std::nullopt;
-  }
-  if (s.has_mask) {
-    const Type& mask = group.InputType(ops::kAttentionMask);
-    plan.mask_dims = mask.dims;
-    plan.mask_type = mask.dtype;
-    if (!IsFloatTensor(plan.mask_type) && plan.mask_type != DataType::kBool) return std::nullopt;
-  }
   plan.unroll = StepsOfBody(request.target);
   if (plan.halves()) {
     if (!HasWords(s)) return std::nullopt;

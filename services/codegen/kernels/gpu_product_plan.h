@@ -12,12 +12,6 @@
 
 namespace quench::codegen {
 
-template <>
-struct EnumNames<WarpProducts> {
-  static constexpr const char* kNames[] = {"f16", "bf16", "tf32", "i8", "u8"};
-  static_assert(std::size(kNames) == static_cast<size_t>(WarpProducts::kU8) + 1);
-};
-
 // How the right side lies in memory: packed, or computed, as rows of neighbours along k or along n.
 enum class GpuRight : uint8_t { kPacked, kRows, kColumns };
 template <>

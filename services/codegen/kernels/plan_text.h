@@ -22,6 +22,7 @@
 #include "common/base/status.h"
 #include "common/ir/symbols.h"
 #include "services/codegen/forms/any_form.h"
+#include "services/codegen/forms/gpu_builder.h"
 
 namespace quench::codegen {
 
@@ -41,6 +42,12 @@ template <>
 struct EnumNames<MatrixProducts> {
   static constexpr const char* kNames[] = {"bf16", "f16", "u8", "i8"};
   static_assert(std::size(kNames) == static_cast<size_t>(MatrixProducts::kSigned) + 1);
+};
+
+template <>
+struct EnumNames<WarpProducts> {
+  static constexpr const char* kNames[] = {"f16", "bf16", "tf32", "i8", "u8"};
+  static_assert(std::size(kNames) == static_cast<size_t>(WarpProducts::kU8) + 1);
 };
 
 template <typename T>
