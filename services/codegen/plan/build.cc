@@ -127,8 +127,10 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
     QUENCH_ASSIGN_OR_RETURN(const int entry, PackEntry(frame.graph, node, spec));
     packs.push_back(entry);
   }
-  if (const ops::OpDef* op = ops::FindOp(node.op);
-      op != nullptr && op->updates && first_output < static_cast<int>(buffers.size())) {
+  const ops::OpDef* op = ops::FindOp(node.op);
+  const bool updates =
+      op != nullptr && op->updates && first_output < static_cast<int>(buffers.size());
+  if (updates) {
     QUENCH_RETURN_IF_ERROR(AddCopy(buffers[0], buffers[static_cast<size_t>(first_output)]));
   }
   QUENCH_ASSIGN_OR_RETURN(CallStep * call, AddCall(std::move(kernel), std::move(buffers),
@@ -136,6 +138,7 @@ absl::Status Builder::BuildKernel(Frame& frame, const Node& node, const Choice& 
   call->device_kernel = std::move(device_kernel);
   call->packs = std::move(packs);
   call->in_place = in_place;
+  call->updates = updates;
   call->one_range = candidate.one_range;
   call->rows = std::move(rows);
   SetGrain(*call, cost);

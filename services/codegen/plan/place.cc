@@ -136,8 +136,8 @@ class Placer {
            BytesAt(part.shape, {}) >= BytesAt(whole.shape, {});
   }
 
-  // A write to part of a storage, or to one that has contents, leaves the rest as it is.
-  void Write(int buffer, uint8_t side, Sides& sides, int node, Steps& out, bool all = false) {
+  // A write to part of a storage leaves the rest as it is, and so does one that is not to `all` of the buffer.
+  void Write(int buffer, uint8_t side, Sides& sides, int node, Steps& out, bool all) {
     const int storage = StorageOf(buffer);
     if (!all || !Covers(buffer)) Bring(storage, side, sides, node, out);
     sides[static_cast<size_t>(storage)] = side;
@@ -204,7 +204,7 @@ class Placer {
       if (i < first) {
         Bring(storage, side, sides, step.node, out);
       } else {
-        Write(call.buffers[i], side, sides, step.node, out);
+        Write(call.buffers[i], side, sides, step.node, out, /*all=*/!call.updates);
       }
     }
     for (int& buffer : call.buffers) buffer = On(side, buffer);

@@ -85,6 +85,7 @@ struct CallStep {
   std::vector<int> packs;    // weight entries
   int in_place = -1;  // position in `buffers` of the input that output `first_output` may take over
   int first_output = 0;
+  bool updates = false;      // it leaves part of its outputs as it finds them
   int scratch_storage = -1;  // heap scratch, if its size is known only at run time
   // the kernel recomputes what follows from these: planned last, empty when nothing does
   std::set<SymbolId> refresh;

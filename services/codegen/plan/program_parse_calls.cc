@@ -110,12 +110,14 @@ absl::Status ProgramParser::ParseCallClause(CallStep& call) {
     if (found == end)
       return lines_.ErrorAt(at, fmt::format("b{} is not an input of the call", input));
     call.in_place = static_cast<int>(found - call.buffers.begin());
+  } else if (lines_.TakeClause("updates")) {
+    call.updates = true;
   } else if (lines_.TakeClause("unfused")) {
     call.kernel.fuses = false;
   } else {
     return lines_.Expected(
         "`packs w0 w1`, `4 tasks by 2`, `64 bytes of scratch`, `scratch in s0`, `may write over "
-        "b0` or "
+        "b0`, `updates` or "
         "`unfused`");
   }
   return absl::OkStatus();

@@ -195,6 +195,7 @@ class ProgramPrinter {
     if (call.in_place >= 0) {
       line += fmt::format(", may write over b{}", call.buffers[static_cast<size_t>(call.in_place)]);
     }
+    if (call.updates) line += ", updates";
     if (!kernel.fuses) line += ", unfused";
     StepLine(step, "{}", line);
     ++indent_;

@@ -89,6 +89,8 @@ class ProgramVerifier {
       Add("step {} calls a kernel without a plan", step.position);
     if (call.parallel && call.kernel.tasks.is(1))
       Add("step {} runs one task on many threads", step.position);
+    if (call.updates && call.first_output == static_cast<int>(call.buffers.size()))
+      Add("step {} updates nothing", step.position);
     if (call.device_kernel) Add("step {} has no place", step.position);
     for (const int id : call.buffers) CheckSide(step.position, id, call.on_device);
   }
