@@ -125,10 +125,10 @@ void RunEmitter::Launch(const CallStep& call) {
   }
   llvm::Value* blocks = tasks;
   if (call.kernel.block_threads == 0) {
-    const auto threads = static_cast<uint64_t>(kernel.threads);
+    const auto each = static_cast<uint64_t>(kernel.threads / TaskThreads(call.kernel));
     blocks = Arith(state_, b_)
-                 .Quotient(/*is_signed=*/false, b_.CreateAdd(tasks, b_.getInt64(threads - 1)),
-                           b_.getInt64(threads));
+                 .Quotient(/*is_signed=*/false, b_.CreateAdd(tasks, b_.getInt64(each - 1)),
+                           b_.getInt64(each));
   }
   const int64_t most = call.kernel.block_threads == 0 ? DeviceThreads(call.kernel) / kernel.threads
                                                       : std::numeric_limits<int32_t>::max();
