@@ -1,4 +1,4 @@
-"""What the pack holds: graphs of operators and networks, in which types, for which GPUs, and which of them are timed."""
+"""The contents of a pack: graphs of operators and networks, in which types, for which GPUs, and which of them are timed."""
 
 import dataclasses
 import pathlib

@@ -1,4 +1,4 @@
-"""What gpu_check.py says: sentences, the table in Markdown, the exit code."""
+"""Words of gpu_check.py: sentences, the table in Markdown, the exit code."""
 
 TOP_NODES = 5
 

@@ -267,7 +267,7 @@ def timed(run, seconds):
 
 
 def answer(work):
-    """What a method gives, or the error."""
+    """The result of a call, or its error."""
     try:
         return work()
     except Failure as failure:

@@ -75,7 +75,7 @@ def compile_case(case, args, folder):
 
 
 def reference_of(case, arrays):
-    """What ONNX Runtime computes in f32: (names, arrays)."""
+    """Results of ONNX Runtime in f32: (names, arrays)."""
     options = ort.SessionOptions()
     options.log_severity_level = 3
     session = ort.InferenceSession(str(case.model), options, providers=["CPUExecutionProvider"])

@@ -40,6 +40,35 @@ def pack(output, *options):
     return execute(SCRIPT, "--build", BUILD, "pack", "--arch", "emulated", "--old", "none", "--full", "none", *options, output)
 
 
+# In the place of gpu_torch.py: PyTorch's process, without it.
+TORCH = """
+from gpu_device import Failure
+from gpu_worker import serve
+
+class Worker:
+    def prepare(self, network, batch):
+        self.network = network
+        return {"torch": "0.0"}
+
+    def compile(self):
+        if self.network == "gru_net":
+            raise Failure(0, "cannot compile gru_net")
+        return {"compile_s": 7}
+
+    def burst(self, how, seconds):
+        return {"median_ms": 4 if how == "eager" else 2, "min_ms": 1, "runs": 3}
+
+print("{}", flush=True)
+serve(Worker())
+"""
+
+
+def replace(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
 def corrupt(path):
     """Changes the last byte of the first array."""
     with zipfile.ZipFile(path) as file:
@@ -61,6 +90,11 @@ class TestGpuTest(unittest.TestCase):
         cls.archive = cls.folder / "pack.tar.xz"
         done = pack(cls.archive, "--small", NETWORKS, "--graphs", GRAPHS)
         assert done.returncode == 0, done.stdout + done.stderr
+
+    def unpack(self, name):
+        subprocess.run(["tar", "-C", self.folder, "-xf", self.archive], check=True)
+        os.rename(self.folder / "quench-gpu", self.folder / name)
+        return self.folder / name
 
     def run_pack(self, path, *options, **environment):
         """Exit code, what was printed, and the JSON."""
@@ -85,9 +119,7 @@ class TestGpuTest(unittest.TestCase):
         print(text)
 
     def test_wrong_results_and_spent_budgets_are_told(self):
-        folder = self.folder / "unpacked"
-        subprocess.run(["tar", "-C", self.folder, "-xf", self.archive], check=True)
-        os.rename(self.folder / "quench-gpu", folder)
+        folder = self.unpack("corrupted")
         path = folder / "expectations.json"
         expected = json.loads(path.read_text())
         cases = {case["name"]: case for case in expected["cases"]}
@@ -107,6 +139,52 @@ class TestGpuTest(unittest.TestCase):
         code, text, found = self.run_pack(folder, "--only", "gathers", "--budget", "0")
         self.assertEqual(code, 3, text)
         self.assertIn("1 not run", text)
+
+    def test_faults_end_one_case_and_hanging_cases_are_given_up(self):
+        folder = self.unpack("faulty")
+        replace(folder / "gpu_worker.py", "        case = self._cases[case]\n", """        case = self._cases[case]
+        if case["name"] == "transposed-f16":
+            import os
+            os.abort()
+        if case["name"] == "gathers-f32":
+            raise Failure(DEVICE, "the GPU failed")
+        if case["name"] == "recurrent-f32":
+            time.sleep(1000)
+""")
+        replace(folder / "gpu_check.py", "CASE_SECONDS = 60", "CASE_SECONDS = 5")
+        path = folder / "expectations.json"
+        expected = json.loads(path.read_text())
+        names = ("index_error-f32", "transposed-f16", "gathers-f32", "recurrent-f32", "run_sizes-f32")
+        expected["cases"] = [case for case in expected["cases"] if case["name"] in names]
+        path.write_text(json.dumps(expected))
+        code, text, found = self.run_pack(folder)
+        self.assertEqual(code, 1, text)
+        problems = {result["case"]: result["problems"] for result in found["results"] if result["problems"]}
+        self.assertEqual(problems, {
+            "transposed-f16": ["the process ended with -6; one launch at a time: the process ended with -6"],
+            "gathers-f32": ["error 13: the GPU failed; one launch at a time: the GPU failed"],
+            "recurrent-f32": ["no answer within 5 s"]}, text)
+
+    def test_pytorch_takes_turns_with_the_networks_that_it_has(self):
+        folder = self.unpack("with_torch")
+        (folder / "torch.py").write_text("")
+        (folder / "gpu_torch.py").write_text(TORCH)
+        path = folder / "expectations.json"
+        expected = json.loads(path.read_text())
+        expected["cases"] = [case for case in expected["cases"] if case["kind"] == "small"]
+        for row in expected["times"]:
+            row["torch"] = True
+        path.write_text(json.dumps(expected))
+        replace(folder / "gpu_check.py", "else 0.3", "else 0.02")
+        found = folder / "found.json"
+        done = execute("env", f"PYTHON={PYTHON}", folder / "run", "--json", found)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        facts = json.loads(found.read_text())
+        self.assertEqual(facts["torch"], "0.0")
+        without, compiled = facts["times"]
+        self.assertEqual(without["torch_problem"], "compiling: cannot compile gru_net")
+        self.assertNotIn("eager_ms", without)
+        self.assertEqual((compiled["eager_ms"], compiled["compiled_ms"], compiled["compile_s"]), (4, 2, 7))
 
     def test_machines_without_a_gpu_are_told(self):
         nowhere = self.folder / "libnowhere.so"
