@@ -74,6 +74,9 @@ absl::StatusOr<int> Builder::BuildPreparation(const Candidate& candidate, const 
   QUENCH_ASSIGN_OR_RETURN(CallStep * call,
                           AddCall(std::move(kernel), std::move(buffers), first_output));
   SetGrain(*call, preparation.cost);
+  // Where the kernel is the GPU's, its operand is prepared there.
+  if (target_.device && !candidate.on_host && candidate.code != nullptr)
+    call->device_kernel = std::exchange(call->kernel, {});
   return workspace;
 }
 
