@@ -218,7 +218,7 @@ bool PadsWithZeros(const GpuProductPlan& plan) {
   return !plan.bytes || plan.bytes->x.zero == 0 || (!plan.conv->padded);
 }
 
-void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candidates) {
+void ProposeGpuMatMul(const KernelRequest& request, std::vector<Candidate>& candidates) {
   std::optional<Group> group = ReadGroup(request, -1);
   if (!group) return;
   const std::optional<MatMulRoot> product = ReadMatMul(request, *group);
@@ -232,7 +232,7 @@ void ProposeMatMul(const KernelRequest& request, std::vector<Candidate>& candida
 void ProposeGpuProduct(const KernelRequest& request, std::vector<Candidate>& candidates) {
   if (request.options.opt_level < 2) return;
   const std::optional<ConvRoot>& conv = ReadConv(request);
-  if (!conv) return ProposeMatMul(request, candidates);
+  if (!conv) return ProposeGpuMatMul(request, candidates);
   const std::optional<GpuProductPlan> plan = PlanGpuConv(request, *conv);
   if (plan && PadsWithZeros(*plan))
     candidates.push_back(MakeCandidate(request, conv->group, LayoutOf(conv->group), false, *plan));
