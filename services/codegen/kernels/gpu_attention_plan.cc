@@ -7,9 +7,9 @@
 namespace quench::codegen {
 namespace {
 
-constexpr int64_t kMostSize = 256;       // of heads
-constexpr int64_t kMostRegisters = 112;  // of sums and scores, in tensor cores: more are spilled
-constexpr double kEnoughBlocks = 80;     // for a card
+constexpr int64_t kMostSize =
+    256;  // of heads: in tensor cores, over 128 some registers are spilled
+constexpr double kEnoughBlocks = 80;  // for a card
 
 // Shared memory that a block may have on all GPUs with these features.
 int64_t SharedBytes(const Gpu& gpu) {
@@ -21,10 +21,10 @@ int64_t SharedBytes(const Gpu& gpu) {
 // multiples of 16 keys for each 16 threads.
 constexpr GpuAttentionTile kManyInCores[] = {
     {64, 64, 1}, {64, 32, 1}, {32, 64, 2}, {32, 32, 2}, {16, 64, 4}};
-constexpr GpuAttentionTile kFewInCores[] = {{16, 64, 4}};
+constexpr GpuAttentionTile kFewInCores[] = {{16, 128, 4}, {16, 64, 4}};
 constexpr GpuAttentionTile kManyFloats[] = {
     {64, 32, 1}, {32, 32, 1}, {32, 16, 1}, {16, 64, 2}, {16, 16, 1}};
-constexpr GpuAttentionTile kFewFloats[] = {{4, 64, 4}, {8, 32, 2}};
+constexpr GpuAttentionTile kFewFloats[] = {{4, 128, 4}, {4, 64, 4}, {8, 32, 2}};
 
 // Copies are of whole chunks.
 bool IsAligned(const GpuAttentionPlan& plan) {
@@ -53,8 +53,8 @@ double RowsOf(const KernelRequest& request, const GpuAttentionPlan& plan) {
 }
 
 bool Fits(const Gpu& gpu, const GpuAttentionPlan& plan, const GpuAttentionTile& tile) {
-  const int64_t registers = (plan.shape.value_size + tile.part_keys()) / 2;
-  if (plan.products && registers > kMostRegisters) return false;
+  // Sums of wide heads leave few registers for scores.
+  if (plan.products && plan.shape.value_size > 128 && tile.part_keys() > 32) return false;
   return plan.PlacesOf(tile).bytes <= SharedBytes(gpu);
 }
 
@@ -75,13 +75,19 @@ std::optional<GpuAttentionTile> TileForMany(const KernelRequest& request,
   return best;
 }
 
+// Few queries wait for memory most of the time: as many keys as fit, unless half of them are not there.
 std::optional<GpuAttentionTile> TileForFew(const KernelRequest& request,
                                            const GpuAttentionPlan& plan,
                                            std::span<const GpuAttentionTile> tiles) {
+  const Dim keys = plan.shape.keys;
+  std::optional<GpuAttentionTile> best;
   for (const GpuAttentionTile& tile : tiles) {
-    if (Fits(*request.target.gpu, plan, tile)) return tile;
+    if (!Fits(*request.target.gpu, plan, tile)) continue;
+    best = best.value_or(tile);
+    const bool half_empty = keys.is_static() && 2 * keys.value() <= best->keys;
+    if (half_empty && tile.rows == best->rows) best = tile;
   }
-  return std::nullopt;
+  return best;
 }
 
 }  // namespace
@@ -131,8 +137,9 @@ std::optional<GpuAttentionPlan> PlanGpuAttention(const KernelRequest& request, c
   const bool cores = plan.products.has_value();
   std::span<const GpuAttentionTile> many = kManyFloats, few = kFewFloats;
   if (cores) many = kManyInCores, few = kFewInCores;
-  plan.few = TileForFew(request, plan, few);
   const bool fixed = s.steps.is_static();
+  if (cores && !fixed) few = few.last(1);  // with more keys, code for both spills registers
+  plan.few = TileForFew(request, plan, few);
   if (plan.few && fixed && s.steps.value() * plan.sharing() > plan.few->rows) plan.few.reset();
   if (!plan.few || !fixed) plan.many = TileForMany(request, plan, many);
   if (!plan.many && !(plan.few && fixed)) return std::nullopt;

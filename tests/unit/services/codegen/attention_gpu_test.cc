@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "common/ops/evaluate.h"
+#include "services/codegen/kernels/catalogue.h"
+#include "services/codegen/targets/resolve.h"
 #include "tests/unit/services/codegen/attention_cases.h"
 #include "tests/unit/services/codegen/half_layers.h"
 
@@ -66,6 +68,17 @@ std::vector<AttentionCase> AllCases() {
   for (AttentionCase c : HalfAttentionCases()) {
     c.name = "half_" + c.name;
     cases.push_back(c);
+  }
+  for (const DataType type : {DataType::kF32, DataType::kF16}) {
+    cases.push_back({.name = fmt::format("widest_{}", DataTypeName(type)),
+                     .batch = 1,
+                     .heads = 2,
+                     .kv_heads = 1,
+                     .steps = 40,
+                     .keys = 70,
+                     .size = 256,
+                     .value_size = 256,
+                     .type = type});
   }
   return cases;
 }
@@ -134,6 +147,52 @@ std::vector<AttentionCase> CasesOfSizes() {
 
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionSizesTest, testing::ValuesIn(CasesOfSizes()),
                          [](const auto& test) { return test.param.name; });
+
+// Candidates of the kernel for a GPU.
+void ExpectPlans(const std::string& arch, const AttentionCase& c, size_t count,
+                 int64_t most_shared) {
+  CompileOptions options;
+  options.target = "cuda -arch=" + arch;
+  const Target target = ResolveTarget(options.target).value().back();
+  const absl::StatusOr<Graph> graph = GroupGraph(BuildAttention(c).graph, options);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  SymbolTable symbols = *graph->symbols;
+  std::vector<Candidate> candidates;
+  for (const Node& node : graph->nodes) {
+    const KernelRequest request{*graph, node, *target.device, {}, symbols};
+    Propose(GpuAttentionKernel(), request, candidates);
+  }
+  ASSERT_EQ(candidates.size(), count) << arch << ", " << c.name;
+  for (const Candidate& candidate : candidates) {
+    EXPECT_LE(candidate.shared_bytes, most_shared) << arch << ", " << c.name;
+    const std::string text = candidate.code->Text(symbols);
+    const absl::StatusOr<std::string> read = candidate.kernel->reread(text, symbols);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(*read, text);
+  }
+}
+
+TEST_F(AttentionGpuTest, PlansFitTheGpu) {
+  AttentionCase c{.name = "f32", .steps = 300, .keys = 300, .size = 64, .value_size = 64};
+  c.mask = {2, 1, 300, 300};
+  c.symbolic = true;
+  const auto expect = [&](size_t on_60, size_t on_75, size_t on_80) {
+    ExpectPlans("sm_60", c, on_60, 48 << 10);
+    ExpectPlans("sm_75", c, on_75, 64 << 10);
+    ExpectPlans("sm_80", c, on_80, 99 << 10);
+  };
+  expect(1, 1, 1);
+  c = {.name = "wide f32", .steps = 300, .keys = 300, .size = 256, .value_size = 256};
+  expect(0, 1, 1);
+  c = {.name = "f16", .steps = 40, .size = 128, .value_size = 192, .type = DataType::kF16};
+  expect(0, 1, 1);
+  c = {.name = "too wide", .steps = 40, .size = 128, .value_size = 264, .type = DataType::kF16};
+  expect(0, 0, 0);
+  c = {.name = "bf16", .steps = 40, .size = 128, .value_size = 128, .type = DataType::kBF16};
+  expect(0, 0, 1);
+  c = {.name = "odd", .steps = 40, .size = 20, .value_size = 16, .type = DataType::kF16};
+  expect(0, 0, 0);
+}
 
 TEST_F(AttentionGpuTest, NoKeys) {
   for (const int64_t steps : {int64_t{2}, int64_t{20}}) {
