@@ -11,6 +11,7 @@
 
 #include "common/base/status.h"
 #include "common/runtime/device/emulated.h"
+#include "services/codegen/emit/device_alignment.h"
 #include "services/codegen/emit/device_body.h"
 #include "services/codegen/emit/device_ops.h"
 #include "services/codegen/plan/place.h"
@@ -91,6 +92,7 @@ absl::StatusOr<DeviceModule::Image> DeviceModule::Finish() {
     }
     entry.inner = nullptr;
     QUENCH_RETURN_IF_ERROR(Optimise(*state_, *entry.body, entry.pipeline));
+    AlignAccesses(*entry.body, /*first=*/emulated_ ? 1 : 0);
   }
   state_->kernels.clear();
   state_->unoptimised.clear();

@@ -16,6 +16,9 @@ int64_t DeviceThreads(const KernelPlan& kernel);
 int64_t TaskThreads(const KernelPlan& kernel);
 inline constexpr int kDeviceBlock = 128;  // threads of a block that do tasks by themselves
 
+// Buffers of kernels there begin at multiples of so many bytes, in the caller's memory too.
+inline constexpr int64_t kDeviceAlignment = 16;
+
 // Gives each call a place: the GPU where it has a plan for it, touches no memory of the heap, and is estimated to be
 // done there sooner, transfers included; with `all`, wherever it can. Storages get a copy in the GPU's memory when
 // something there uses them, transfers are added, and lives are counted anew. Every program with device code passes

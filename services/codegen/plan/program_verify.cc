@@ -5,6 +5,7 @@
 
 #include "common/base/status.h"
 #include "services/codegen/plan/laid_out_sizes.h"
+#include "services/codegen/plan/place.h"
 
 namespace quench::codegen {
 namespace {
@@ -46,6 +47,7 @@ class ProgramVerifier {
     return id >= 0 && id < static_cast<int>(program_.storages.size());
   }
   bool IsBuffer(int id) const { return id >= 0 && id < static_cast<int>(program_.buffers.size()); }
+  const Buffer& BufferAt(int id) const { return program_.buffers[static_cast<size_t>(id)]; }
   bool IsWeight(int id) const { return id >= 0 && id < static_cast<int>(weights_); }
 
   void CheckStorage(int position, int id) {
@@ -93,6 +95,11 @@ class ProgramVerifier {
       Add("step {} updates nothing", step.position);
     if (call.device_kernel) Add("step {} has no place", step.position);
     for (const int id : call.buffers) CheckSide(step.position, id, call.on_device);
+    for (const int id : call.buffers) {
+      if (call.on_device && IsBuffer(id) && BufferAt(id).offset % kDeviceAlignment != 0)
+        Add("step {} uses b{} on the GPU, which is not aligned to {} bytes", step.position, id,
+            kDeviceAlignment);
+    }
   }
   void Check(const Step& step, const AllocateStep& allocate) {
     CheckStorage(step.position, allocate.storage);

@@ -23,31 +23,6 @@ using loops::StmtId;
 
 constexpr int64_t kTile = 16;  // a cache line of f32
 
-// for v in [0, n): body  ->  for block in [0, ceil(n / size)): inner, where inner = for v in [block
-// size, min(n, + size)): body. Returns the inner loop, and the expression of block * size.
-struct Cut {
-  StmtId inner;
-  ExprId start;
-};
-Cut CutLoop(Function& f, StmtId id, int64_t size) {
-  const ExprId n = At(f, id).args[1];
-  const auto known = loops::ConstantOf(f, n);
-  const ExprId block = loops::AddVar(f, f.vars[static_cast<size_t>(At(f, id).id)] + ".block");
-  const ExprId start = AddBinary(f, BinaryOp::kMul, block, AddInt(f, size));
-  ExprId end = AddBinary(f, BinaryOp::kAdd, start, AddInt(f, size));
-  if (!known || *known % size != 0) end = AddBinary(f, BinaryOp::kMin, end, n);
-  Stmt inner = At(f, id);
-  inner.args = {start, end};
-  const StmtId inner_id = loops::AddStmt(f, std::move(inner));
-  const ExprId blocks = AddFloorDiv(f, AddBinary(f, BinaryOp::kAdd, n, AddInt(f, size - 1)), size);
-  const ExprId zero = AddInt(f, 0);
-  Stmt& outer = At(f, id);
-  outer.id = f.exprs[static_cast<size_t>(block)].id;
-  outer.args = {zero, blocks};
-  outer.body = {inner_id};
-  return {inner_id, start};
-}
-
 bool FromZero(const Function& f, const Stmt& loop) {
   return loop.mark == LoopMark::kParallel && loops::ConstantOf(f, loop.args[0]) == 0;
 }
@@ -88,6 +63,25 @@ void AddLaneIndex(Function& f, StmtId loop, ExprId start, int64_t lanes,
 }
 
 }  // namespace
+
+Cut CutLoop(Function& f, StmtId id, int64_t size) {
+  const ExprId n = At(f, id).args[1];
+  const auto known = loops::ConstantOf(f, n);
+  const ExprId block = loops::AddVar(f, f.vars[static_cast<size_t>(At(f, id).id)] + ".block");
+  const ExprId start = AddBinary(f, BinaryOp::kMul, block, AddInt(f, size));
+  ExprId end = AddBinary(f, BinaryOp::kAdd, start, AddInt(f, size));
+  if (!known || *known % size != 0) end = AddBinary(f, BinaryOp::kMin, end, n);
+  Stmt inner = At(f, id);
+  inner.args = {start, end};
+  const StmtId inner_id = loops::AddStmt(f, std::move(inner));
+  const ExprId blocks = AddFloorDiv(f, AddBinary(f, BinaryOp::kAdd, n, AddInt(f, size - 1)), size);
+  const ExprId zero = AddInt(f, 0);
+  Stmt& outer = At(f, id);
+  outer.id = f.exprs[static_cast<size_t>(block)].id;
+  outer.args = {zero, blocks};
+  outer.body = {inner_id};
+  return {inner_id, start};
+}
 
 std::vector<BufferId> OwnScratch(const Function& f, StmtId loop) {
   std::vector<BufferId> own;

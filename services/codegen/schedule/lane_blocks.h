@@ -1,11 +1,20 @@
 // Loops of lanes that are cut into blocks.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "services/codegen/schedule/schedule.h"
 
 namespace quench::codegen {
+
+// for v in [0, n): body  ->  for block in [0, ceil(n / size)): inner, where inner = for v in [block
+// size, min(n, + size)): body. Returns the inner loop, and the expression of block * size.
+struct Cut {
+  loops::StmtId inner;
+  loops::ExprId start;
+};
+Cut CutLoop(loops::Function& function, loops::StmtId loop, int64_t size);
 
 // Scratch of iteration scope that is used under the loop.
 std::vector<loops::BufferId> OwnScratch(const loops::Function& function, loops::StmtId loop);

@@ -2,6 +2,7 @@
 
 #include "common/base/status.h"
 #include "services/codegen/schedule/collapse.h"
+#include "services/codegen/schedule/device_lanes.h"
 #include "services/codegen/schedule/physical_index.h"
 #include "services/codegen/schedule/schedule.h"
 #include "services/codegen/schedule/tasks.h"
@@ -33,6 +34,8 @@ absl::StatusOr<Schedule> MakeSchedule(const loops::Function& function,
     ChooseLanes(target, schedule);
     SplitFlatLoops(schedule);  // a flat loop of lanes becomes tasks of some thousand elements
   }
+  // Threads take neighbours together, which must be cut before the other loops become tasks.
+  if (vectorise && target.gpu) ChooseDeviceLanes(*target.gpu, symbols, schedule);
   ChooseTasks(symbols, schedule, /*all=*/target.gpu.has_value());
   if (vectorise && target.gpu) ChooseWarps(schedule);
   return schedule;

@@ -108,6 +108,7 @@ absl::StatusOr<std::shared_ptr<const Target>> CudaTarget(const std::string& arch
     Target target = OneLane(WithoutMatrices(host));
     target.name = "cuda-emulated";
     target.gpu = Gpu{.arch = arch, .features = QUENCH_CUDA_EMULATED, .emulated = true};
+    target.gpu->busy_threads = 128;  // so that small tensors test what large ones need
     return std::make_shared<const Target>(std::move(target));
   }
   QUENCH_ASSIGN_OR_RETURN(const CudaArch row, ArchOf(arch));

@@ -37,6 +37,7 @@ struct Gpu {
   bool emulated = false;
   std::string driver =
       {};  // CUDA version of the first driver that takes its code; "" for emulated ones
+  int64_t busy_threads = 32768;  // that keep it busy: with fewer, each does as little as it can
   bool has_tf32() const { return features >= QUENCH_CUDA_SM_80; }
 };
 
