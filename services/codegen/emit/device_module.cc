@@ -110,11 +110,32 @@ llvm::Constant* KernelInfo(Tables& tables, const std::string& name, int threads,
 
 }  // namespace
 
+namespace {
+
+// Large blocks start only if each thread has few registers: the assembler is told. LLVM before 21 has it as
+// metadata, later as an attribute.
+void BoundThreads(llvm::Function& kernel, int threads) {
+  constexpr int kWithAllRegisters = 256;
+  if (threads <= kWithAllRegisters) return;
+  llvm::LLVMContext& context = kernel.getContext();
+  llvm::Constant* number =
+      llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), static_cast<uint64_t>(threads));
+  kernel.getParent()
+      ->getOrInsertNamedMetadata("nvvm.annotations")
+      ->addOperand(llvm::MDNode::get(
+          context, {llvm::ValueAsMetadata::get(&kernel), llvm::MDString::get(context, "maxntidx"),
+                    llvm::ConstantAsMetadata::get(number)}));
+  kernel.addFnAttr("nvvm.maxntid", std::to_string(threads));
+}
+
+}  // namespace
+
 absl::StatusOr<DeviceModule::Image> DeviceModule::FinishPtx() {
   Image image;
   Tables tables(host_);
   for (const Entry& entry : entries_) {
     entry.body->setCallingConv(llvm::CallingConv::PTX_Kernel);
+    BoundThreads(*entry.body, entry.kernel.threads);
     image.kernels.push_back(
         KernelInfo(tables, entry.name, entry.kernel.threads, entry.shared_bytes));
   }

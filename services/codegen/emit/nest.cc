@@ -41,6 +41,8 @@ absl::Status NestEmitter::Run() {
     entry_.CreateStore(llvm::Constant::getNullValue(scalars_[i]->getAllocatedType()), scalars_[i]);
   }
   DeclareMemory();
+  if (IsShared()) FindExchanges();
+  if (schedule_.row > 0) FindRepeatedLoads();
   EmitTasks();
   b_.CreateRet(b_.getInt32(0));
   entry_.CreateBr(setup);
@@ -63,6 +65,7 @@ void NestEmitter::DeclareMemory() {
       memory.strides[d] = stride;
       if (d > 0) stride = b_.CreateMul(stride, b_.CreateTrunc(Scalar(buffer.dims[d]), index_type_));
     }
+    if (schedule_.kept.contains(static_cast<loops::BufferId>(i))) continue;
     if (buffer.role == BufferRole::kScratch) {
       memory.base = ScratchBase(buffer, used);
     } else {

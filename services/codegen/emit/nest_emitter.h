@@ -7,6 +7,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,11 @@ class NestEmitter {
     bool same() const { return step == 0 && symbolic_step == nullptr && offsets == nullptr; }
     bool contiguous() const { return step == 1 && symbolic_step == nullptr && offsets == nullptr; }
   };
+  // An element of a row, or as many as there are lanes, in a thread's registers.
+  struct Kept {
+    llvm::AllocaInst* memory = nullptr;
+    Lanes::Shape shape = Lanes::Shape::kUniform;
+  };
   struct LocalSlot {
     llvm::AllocaInst* memory = nullptr;
     bool varying = false;
@@ -77,6 +83,7 @@ class NestEmitter {
   // nest_stmt.cc
   void Body(std::span<const loops::StmtId> body);
   void Statement(loops::StmtId id);
+  void Emit(loops::StmtId id);
   void For(loops::StmtId id);
   void UniformFor(loops::StmtId id, llvm::Value* begin, llvm::Value* end);
   // [begin, end) in blocks of `step` iterations, which `body` runs from its first to its second
@@ -85,15 +92,26 @@ class NestEmitter {
                 const std::function<void(llvm::Value*, llvm::Value*)>& body);
   void VaryingFor(loops::StmtId id, const Lanes& begin, const Lanes& end);
 
-  // nest_warps.cc: loops that the threads of a GPU's warp share
-  bool InWarps() const { return !schedule_.warp_loops.empty(); }
+  // nest_shared.cc: loops that threads of a GPU share
+  bool IsShared() const { return !schedule_.shared_loops.empty(); }
   DeviceOps Device();
-  llvm::Value* WarpLane();  // i64
-  void WarpFor(loops::StmtId id);
-  void SyncWarp();
-  llvm::Value* OverWarp(loops::BinaryOp op, DataType type, llvm::Value* value);
+  llvm::Value* ThreadOfTask();  // i64
+  void SyncTask();
+  void SharedFor(loops::StmtId id);
+  int SharedLanes(loops::StmtId id) const;
+  void SharedBody(const loops::Stmt& stmt, int lanes, llvm::Value* index);
+  void ShareRow(loops::StmtId id);
+  void ShareSteps(loops::StmtId id);
+  llvm::Value* OverLanes(loops::BinaryOp op, DataType type, llvm::Value* value, int lanes);
+  llvm::Value* OverTask(loops::BinaryOp op, DataType type, llvm::Value* value);
   llvm::Value* FromLane(llvm::Value* value, int mask);
-  void StoreOnce(const loops::Stmt& stmt);  // by the first thread
+  void StoreOnce(const loops::Stmt& stmt);
+  void FindExchanges();
+  void FindRepeatedLoads();
+  std::optional<std::string> RowKey(const loops::Expr& load) const;
+  bool AppendKey(loops::ExprId id, std::string& key) const;
+  llvm::AllocaInst* KeptScratch(loops::BufferId buffer, llvm::Type* type);
+  std::optional<Lanes> KeptLoad(const loops::Expr& e);
 
   void MaskedFor(const loops::Stmt& stmt, llvm::Value* begin, llvm::Value* end);
   void While(const loops::Stmt& stmt);
@@ -147,6 +165,7 @@ class NestEmitter {
   llvm::Value* LaneOffset(const Address& address, int lane);
   llvm::Value* LanePointers(const Memory& memory, const Address& address);
   Lanes Load(const loops::Expr& e);
+  Lanes LoadMemory(const loops::Expr& e);
   llvm::Value* LoadStrided(const Memory& memory, const Address& address);
   llvm::Value* Gather(const Memory& memory, const Address& address);
   void Store(const loops::Stmt& stmt);
@@ -181,7 +200,13 @@ class NestEmitter {
   std::map<int32_t, llvm::Value*> slots_;
   std::map<loops::BufferId, std::vector<llvm::Value*>> tables_;
   bool writes_slots_ = false;
-  bool in_warp_loop_ = false;
+  bool in_shared_loop_ = false;
+  bool exchanges_ = false;  // stores, between threads
+  int row_step_ = -1;  // of a row's loop that is being emitted; -1: none, or not its own statements
+  loops::VarId shared_var_ = loops::kNone;
+  std::map<loops::VarId, loops::ExprId> lets_;
+  std::set<std::string> repeated_;                   // loads, as RowKey has them
+  std::map<std::string, std::map<int, Kept>> kept_;  // by what it is, and the step
   bool stack_scratch_ = true;
   std::vector<std::string> messages_;
 

@@ -96,6 +96,11 @@ llvm::Value* NestEmitter::ToMemory(DataType type, llvm::Value* value) {
 }
 
 Lanes NestEmitter::Load(const Expr& e) {
+  if (const std::optional<Lanes> kept = KeptLoad(e)) return *kept;
+  return LoadMemory(e);
+}
+
+Lanes NestEmitter::LoadMemory(const Expr& e) {
   if (const std::optional<Lanes> entries = LookUp(e)) return *entries;
   const Memory& memory = memory_[static_cast<size_t>(e.id)];
   const Address address = AddressOf(e.id, e.args);
@@ -180,6 +185,11 @@ void NestEmitter::Store(const loops::Stmt& stmt) {
   const Memory& memory = memory_[static_cast<size_t>(stmt.id)];
   const DataType type = f_.buffers[static_cast<size_t>(stmt.id)].dtype;
   const Lanes value = Value(stmt.args[0]);
+  if (schedule_.kept.contains(stmt.id)) {
+    llvm::Value* element = ToMemory(type, lanes_ > 1 ? Vector(value) : value.v);
+    b_.CreateStore(element, KeptScratch(stmt.id, element->getType()));
+    return;
+  }
   const Address address = AddressOf(stmt.id, std::span(stmt.args).subspan(1));
   const llvm::Align align = ElementAlign(memory.bytes);
   if (address.same() && value.uniform()) {

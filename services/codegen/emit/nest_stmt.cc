@@ -1,5 +1,6 @@
 // Statements. Invariant: code under a mask runs only when at least one lane is active.
 #include <algorithm>
+#include <utility>
 
 #include "common/base/status.h"
 #include "common/loops/long_sums.h"
@@ -60,6 +61,13 @@ void NestEmitter::Body(std::span<const loops::StmtId> body) {
 void NestEmitter::Statement(loops::StmtId id) {
   const Stmt& stmt = StmtAt(id);
   Forget();
+  const int step = stmt.body.empty() ? row_step_ : std::exchange(row_step_, -1);
+  Emit(id);
+  row_step_ = step;
+}
+
+void NestEmitter::Emit(loops::StmtId id) {
+  const Stmt& stmt = StmtAt(id);
   switch (stmt.kind) {
     case StmtKind::kFor:
       return For(id);
@@ -74,7 +82,7 @@ void NestEmitter::Statement(loops::StmtId id) {
     case StmtKind::kSet:
       return Set(stmt);
     case StmtKind::kStore:
-      return InWarps() && !in_warp_loop_ ? StoreOnce(stmt) : Store(stmt);
+      return IsShared() && !in_shared_loop_ ? StoreOnce(stmt) : Store(stmt);
     case StmtKind::kCheck:
       return Check(stmt);
     case StmtKind::kSetSlot: {
@@ -90,11 +98,11 @@ void NestEmitter::For(loops::StmtId id) {
   const int64_t first = ranges_.Of(StmtAt(id).args[0]).lo;
   const int64_t after = ranges_.Of(StmtAt(id).args[1]).hi;
   ranges_.Define(StmtAt(id).id, {first, std::max(first, after == INT64_MIN ? after : after - 1)});
+  if (schedule_.shared_loops.contains(id)) return SharedFor(id);
   if (const auto planned = schedule_.lanes.find(id);
       planned != schedule_.lanes.end() && lanes_ == 1) {
     return LanesFor(id, planned->second);
   }
-  if (schedule_.warp_loops.contains(id)) return WarpFor(id);
   const Stmt& stmt = StmtAt(id);
   const Lanes begin = Value(stmt.args[0]);
   const Lanes end = Value(stmt.args[1]);

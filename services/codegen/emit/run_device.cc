@@ -130,8 +130,9 @@ void RunEmitter::Launch(const CallStep& call) {
                  .Quotient(/*is_signed=*/false, b_.CreateAdd(tasks, b_.getInt64(each - 1)),
                            b_.getInt64(each));
   }
-  const int64_t most = call.kernel.block_threads == 0 ? DeviceThreads(call.kernel) / kernel.threads
-                                                      : std::numeric_limits<int32_t>::max();
+  const bool any = call.kernel.block_threads > 0 && call.kernel.scratch_bytes.is(0);
+  const int64_t most =
+      any ? std::numeric_limits<int32_t>::max() : DeviceThreads(call.kernel) / kernel.threads;
   llvm::Value* limit = b_.getInt64(static_cast<uint64_t>(most));
   blocks = b_.CreateSelect(b_.CreateICmpULT(blocks, limit), blocks, limit);
   When(b_.CreateICmpSGT(tasks, b_.getInt64(0)), [&] {

@@ -279,8 +279,8 @@ class Assigner {
     return "?";
   }
 
-  // The most scratch that one call needs, of those whose need is known before the run: on a thread of the CPU, or on
-  // all threads that work on the GPU at once.
+  // The most scratch that one call needs, of those whose need is known before the run: on a thread of the CPU, or for
+  // all tasks that run on the GPU at once.
   loops::E Scratch(SlotFunction& function, bool on_device) {
     int64_t most = 0;
     std::set<SymbolId> symbolic;
@@ -289,8 +289,9 @@ class Assigner {
       if (call == nullptr || call->on_device != on_device) return;
       const Dim bytes = call->kernel.scratch_bytes;
       if (bytes.is_static()) {
-        const int64_t threads = on_device ? DeviceThreads(call->kernel) : 1;
-        most = std::max(most, threads * bytes.value());
+        const int64_t tasks =
+            on_device ? DeviceThreads(call->kernel) / TaskThreads(call->kernel) : 1;
+        most = std::max(most, tasks * bytes.value());
       } else if (!symbols_.DependsOnRuntime(bytes)) {
         symbolic.insert(bytes.symbol());
       }

@@ -12,7 +12,7 @@
 #include "services/codegen/plan/laid_out_sizes.h"
 #include "services/codegen/plan/lives.h"
 #include "services/codegen/schedule/schedule.h"
-#include "services/codegen/schedule/warps.h"
+#include "services/codegen/schedule/shared_loops.h"
 
 namespace quench::codegen {
 namespace {
@@ -370,15 +370,18 @@ class Placer {
 
 int64_t TaskThreads(const KernelPlan& kernel) {
   if (kernel.block_threads > 0) return kernel.block_threads;
-  return kernel.nest != nullptr && !kernel.nest->warp_loops.empty() ? kWarp : 1;
+  return kernel.nest != nullptr ? kernel.nest->task_threads : 1;
 }
 
 int64_t DeviceThreads(const KernelPlan& kernel) {
-  constexpr int64_t kMost = 1 << 20, kMostScratch = 256 << 20;
-  if (kernel.block_threads > 0) return kMost;
+  constexpr int64_t kMost = 1 << 20, kMostScratch = 256 << 20, kMostTasks = 16384;
   const int64_t scratch = kernel.scratch_bytes.is_static() ? kernel.scratch_bytes.value() : 0;
   if (scratch == 0) return kMost;
-  return std::min<int64_t>(kMostScratch / scratch / kWarp * kWarp, 16384);
+  int64_t tasks = std::min(kMostScratch / scratch, kMostTasks);
+  if (kernel.tasks.is_static())
+    tasks =
+        std::min(tasks, (std::max<int64_t>(kernel.tasks.value(), 1) + kWarp - 1) / kWarp * kWarp);
+  return tasks * TaskThreads(kernel) / kWarp * kWarp;
 }
 
 void PlaceOnDevice(Program& program, std::vector<KernelReport>& reports, const SymbolTable& symbols,

@@ -9,8 +9,8 @@
 
 namespace quench::codegen {
 
-// Threads of a launch that do tasks by themselves, at most: fewer where each has much scratch. A multiple of 32; 0:
-// so much scratch that the kernel cannot run on the GPU.
+// Threads of a launch, at most: fewer where each task has much scratch. A multiple of 32; 0: so much scratch that the
+// kernel cannot run on the GPU.
 int64_t DeviceThreads(const KernelPlan& kernel);
 // Threads that do a task together.
 int64_t TaskThreads(const KernelPlan& kernel);

@@ -134,13 +134,14 @@ class Merger {
                          base_.vars[static_cast<size_t>(inner_)]);
   }
 
-  // Nothing where something else reads one of the two indices.
-  std::optional<Function> Run(std::span<const StmtId> fill) {
+  // Nothing where something else reads one of the two indices. The dims at `dims`, by buffer, are
+  // merged as well.
+  std::optional<Function> Run(std::span<const StmtId> fill, const std::vector<int>& dims) {
     MergeLoads();
     for (StmtId id : loops::StatementsUnder(f_, At(f_, inner_id_).body)) MergeStore(id, index_);
     for (StmtId id : loops::StatementsUnder(f_, fill)) MergeStore(id, loops::kNone);
     if (StillUsed(f_, At(f_, inner_id_).body, outer_, inner_)) return std::nullopt;
-    MergeDims();
+    MergeDims(dims);
     const ExprId total = AddBinary(f_, BinaryOp::kMul, At(f_, outer_id_).args[1], extent_);
     Stmt& loop = f_.stmts[static_cast<size_t>(outer_id_)];
     loop.id = merged_;
@@ -198,14 +199,14 @@ class Merger {
     store.args.insert(store.args.end(), indices.begin(), indices.end());
   }
 
-  void MergeDims() {
-    for (size_t i = 0; i < f_.buffers.size(); ++i) {
-      if (axes_[i] < 0) continue;
+  void MergeDims(const std::vector<int>& axes) {
+    for (size_t i = 0; i < axes.size(); ++i) {
+      if (axes[i] < 0) continue;
       const std::vector<ExprId> dims = f_.buffers[i].dims;
-      const auto d = static_cast<size_t>(axes_[i]);
+      const auto d = static_cast<size_t>(axes[i]);
       const ExprId product = AddBinary(f_, BinaryOp::kMul, dims[d], dims[d + 1]);
       f_.buffers[i].dims[d] = product;
-      f_.buffers[i].dims.erase(f_.buffers[i].dims.begin() + axes_[i] + 1);
+      f_.buffers[i].dims.erase(f_.buffers[i].dims.begin() + axes[i] + 1);
     }
   }
 
@@ -221,7 +222,7 @@ std::optional<Function> Collapse(const Function& from, StmtId outer_id, StmtId i
                                  std::span<const StmtId> fill) {
   auto axes = MergeAxes(from, outer_id, inner_id);
   if (!axes || AccessedElsewhere(from, inner_id, *axes)) return std::nullopt;
-  return Merger(from, outer_id, inner_id, *std::move(axes)).Run(fill);
+  return Merger(from, outer_id, inner_id, *axes).Run(fill, *axes);
 }
 
 bool ReadsVar(const Function& f, ExprId id, VarId var) {
@@ -231,14 +232,34 @@ bool ReadsVar(const Function& f, ExprId id, VarId var) {
                      [&](ExprId arg) { return ReadsVar(f, arg, var); });
 }
 
-bool CollapseOne(Function& function, std::span<const StmtId> fill) {
+bool IsReductionFromZero(const Stmt& stmt, const Function& f) {
+  return stmt.kind == StmtKind::kFor && stmt.mark == LoopMark::kReduce &&
+         loops::ConstantOf(f, stmt.args[0]) == 0;
+}
+
+bool AreOneReduction(const Function& f, const Stmt& outer, const Stmt& inner) {
+  const auto same = [](const loops::Reduction& a, const loops::Reduction& b) {
+    return a.local == b.local && a.op == b.op;
+  };
+  return IsReductionFromZero(outer, f) && IsReductionFromZero(inner, f) &&
+         std::equal(outer.reductions.begin(), outer.reductions.end(), inner.reductions.begin(),
+                    inner.reductions.end(), same);
+}
+
+// Two loops of a perfect nest, both from zero and over the same extents each time.
+bool AreNeighbours(const Function& f, StmtId id, bool reductions) {
+  const Stmt& outer = At(f, id);
+  if (outer.kind != StmtKind::kFor || outer.body.size() != 1) return false;
+  const Stmt& inner = At(f, outer.body[0]);
+  const bool parallel = IsParallelFromZero(outer, f) && IsParallelFromZero(inner, f);
+  if (!parallel && !(reductions && AreOneReduction(f, outer, inner))) return false;
+  return !ReadsVar(f, inner.args[1], outer.id);
+}
+
+bool CollapseOne(Function& function, std::span<const StmtId> fill, bool reductions) {
   for (StmtId id : loops::StatementsUnder(function, function.body)) {
-    const Stmt& outer = At(function, id);
-    if (!IsParallelFromZero(outer, function) || outer.body.size() != 1) continue;
-    const Stmt& inner = At(function, outer.body[0]);
-    if (!IsParallelFromZero(inner, function) || ReadsVar(function, inner.args[1], outer.id))
-      continue;
-    if (auto collapsed = Collapse(function, id, outer.body[0], fill)) {
+    if (!AreNeighbours(function, id, reductions)) continue;
+    if (auto collapsed = Collapse(function, id, At(function, id).body[0], fill)) {
       function = *std::move(collapsed);
       return true;
     }
@@ -246,10 +267,65 @@ bool CollapseOne(Function& function, std::span<const StmtId> fill) {
   return false;
 }
 
+struct Pair {
+  StmtId outer, inner;
+  std::vector<int> axes;
+};
+
+// The innermost two loops of each nest that has two or more.
+std::vector<Pair> InnermostPairs(const Function& f) {
+  std::vector<Pair> pairs;
+  for (StmtId id : loops::StatementsUnder(f, f.body)) {
+    if (!AreNeighbours(f, id, /*reductions=*/true)) continue;
+    const StmtId inner = At(f, id).body[0];
+    if (AreNeighbours(f, inner, /*reductions=*/true)) continue;
+    if (auto axes = MergeAxes(f, id, inner)) pairs.push_back({id, inner, *std::move(axes)});
+  }
+  return pairs;
+}
+
+// The axis of each buffer at which all pairs merge it; nothing where they differ, or where others use it.
+std::optional<std::vector<int>> CommonAxes(const Function& f, const std::vector<Pair>& pairs) {
+  std::vector<int> axes(f.buffers.size(), -1), inside(f.buffers.size()), total(f.buffers.size());
+  for (const loops::Access& access : loops::Accesses(f, f.body))
+    ++total[static_cast<size_t>(access.buffer)];
+  for (const Pair& pair : pairs) {
+    for (const loops::Access& access : loops::Accesses(f, At(f, pair.inner).body)) {
+      const auto buffer = static_cast<size_t>(access.buffer);
+      if (pair.axes[buffer] < 0) continue;
+      if (axes[buffer] >= 0 && axes[buffer] != pair.axes[buffer]) return std::nullopt;
+      axes[buffer] = pair.axes[buffer];
+      ++inside[buffer];
+    }
+  }
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i] >= 0 && inside[i] != total[i]) return std::nullopt;
+  }
+  return axes;
+}
+
+// Nests one after the other that go through the same buffers (a row's mean, variance and result).
+bool CollapseTogether(Function& function) {
+  const std::vector<Pair> pairs = InnermostPairs(function);
+  const auto axes = CommonAxes(function, pairs);
+  if (pairs.size() < 2 || !axes) return false;
+  Function merged = function;
+  for (const Pair& pair : pairs) {
+    const bool last = &pair == &pairs.back();
+    auto next = Merger(merged, pair.outer, pair.inner, pair.axes)
+                    .Run({}, last ? *axes : std::vector<int>());
+    if (!next) return false;
+    merged = *std::move(next);
+  }
+  function = std::move(merged);
+  return true;
+}
+
 }  // namespace
 
-void CollapseLoops(Function& function, std::span<const StmtId> fill) {
-  while (CollapseOne(function, fill)) {
+void CollapseLoops(Function& function, std::span<const StmtId> fill, bool reductions) {
+  while (CollapseOne(function, fill, reductions) ||
+         (reductions && fill.empty() && CollapseTogether(function))) {
   }
 }
 

@@ -5,9 +5,9 @@
 #include "services/codegen/schedule/device_lanes.h"
 #include "services/codegen/schedule/physical_index.h"
 #include "services/codegen/schedule/schedule.h"
+#include "services/codegen/schedule/shared_loops.h"
 #include "services/codegen/schedule/tasks.h"
 #include "services/codegen/schedule/vectorise.h"
-#include "services/codegen/schedule/warps.h"
 #include "services/codegen/schedule/window.h"
 
 namespace quench::codegen {
@@ -27,7 +27,8 @@ absl::StatusOr<Schedule> MakeSchedule(const loops::Function& function,
     MoveBlockLanesInside(
         schedule.function);  // and innermost, so that the loops around them can merge
     CollapseLoops(schedule.function,
-                  schedule.fill);  // long loops: few tails, no inner loop overhead
+                  schedule.fill,  // long loops: few tails, no inner loop overhead
+                  /*reductions=*/target.gpu.has_value());
   }
   if (vectorise && !target.gpu) {
     SplitWindows(schedule.function);  // interiors have constant windows; borders stay apart
@@ -37,7 +38,7 @@ absl::StatusOr<Schedule> MakeSchedule(const loops::Function& function,
   // Threads take neighbours together, which must be cut before the other loops become tasks.
   if (vectorise && target.gpu) ChooseDeviceLanes(*target.gpu, symbols, schedule);
   ChooseTasks(symbols, schedule, /*all=*/target.gpu.has_value());
-  if (vectorise && target.gpu) ChooseWarps(schedule);
+  if (vectorise && target.gpu) ChooseSharedLoops(*target.gpu, symbols, schedule);
   return schedule;
 }
 

@@ -4,6 +4,7 @@
 #include "services/codegen/schedule/make_schedule.h"
 #include "services/codegen/schedule/schedule.h"
 #include "services/codegen/schedule/scratch.h"
+#include "services/codegen/schedule/shared_loops.h"
 
 namespace quench::codegen {
 
@@ -14,10 +15,16 @@ absl::StatusOr<KernelPlan> PlanNest(const Nest& nest, SymbolTable& symbols, cons
     return Annotate(status, fmt::format("loops `{}`", nest.function.name));
   };
   if (!schedule.ok()) return annotated(schedule.status());
-  const absl::StatusOr<Dim> scratch = ScratchBytes(
-      schedule->function, symbols, target.gpu.has_value() ? kDeviceStackBytes : kStackScratchBytes);
+  int64_t stack_bytes = target.gpu.has_value() ? kDeviceStackBytes : kStackScratchBytes;
+  if (schedule->task_threads > 1) stack_bytes = -1;  // a thread's own
+  const absl::StatusOr<Dim> scratch =
+      ScratchBytes(schedule->function, symbols, stack_bytes, schedule->kept);
   if (!scratch.ok()) return annotated(scratch.status());
   KernelPlan plan;
+  if (schedule->task_threads > kWarp) {
+    plan.block_threads = schedule->task_threads;
+    plan.shared_bytes = SharedBytes(schedule->task_threads);
+  }
   plan.name = nest.function.name;
   plan.tasks = schedule->tasks;
   plan.scratch_bytes = *scratch;

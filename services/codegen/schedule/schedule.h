@@ -24,9 +24,13 @@ struct Schedule {
   // one task.
   std::vector<loops::StmtId> task_loops;
   Dim tasks = 1;
-  // GPUs only: loops of a task whose iterations the threads of a warp share, and add up the sums of. Empty: a thread does
-  // a task.
-  std::set<loops::StmtId> warp_loops;
+  // GPUs only: loops of a task whose iterations several threads share, and add up the sums of. Empty: a thread does a
+  // task.
+  std::set<loops::StmtId> shared_loops;
+  int task_threads = 1;  // those several: a warp, or a block
+  // The iterations of each of them, where a thread keeps what it has of a row in registers. 0: it does not.
+  int64_t row = 0;
+  std::set<loops::BufferId> kept;  // scratch that only exists there
 };
 
 }  // namespace quench::codegen

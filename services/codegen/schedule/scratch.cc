@@ -65,11 +65,13 @@ absl::StatusOr<Dim> DimOf(const loops::Function& function, loops::ExprId expr,
 }
 
 absl::StatusOr<Dim> ScratchBytes(const loops::Function& function, SymbolTable& symbols,
-                                 int64_t stack_bytes) {
+                                 int64_t stack_bytes, const std::set<loops::BufferId>& kept) {
   Dim total = 0;
   bool numbers = true;
-  for (const loops::Buffer& buffer : function.buffers) {
+  for (size_t i = 0; i < function.buffers.size(); ++i) {
+    const loops::Buffer& buffer = function.buffers[i];
     if (buffer.role != loops::BufferRole::kScratch) continue;
+    if (kept.contains(static_cast<loops::BufferId>(i))) continue;
     Dim bytes = (DataTypeBits(buffer.dtype) + 7) / 8;
     for (loops::ExprId dim : buffer.dims) {
       QUENCH_ASSIGN_OR_RETURN(const Dim size, DimOf(function, dim, symbols));

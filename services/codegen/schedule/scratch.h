@@ -3,6 +3,8 @@
 
 #include <absl/status/statusor.h>
 
+#include <set>
+
 #include "common/ir/symbols.h"
 #include "common/loops/loops.h"
 
@@ -14,9 +16,9 @@ absl::StatusOr<Dim> DimOf(const loops::Function& function, loops::ExprId expr,
                           SymbolTable& symbols);
 
 // Bytes of scratch that a kernel compiled from `function` takes from its caller, per concurrent
-// task, a multiple of 64; 0 when it fits on the stack.
+// task, a multiple of 64; 0 when it fits on the stack. Buffers in `kept` take none.
 absl::StatusOr<Dim> ScratchBytes(const loops::Function& function, SymbolTable& symbols,
-                                 int64_t stack_bytes);
+                                 int64_t stack_bytes, const std::set<loops::BufferId>& kept = {});
 // Static scratch up to this many bytes lies on the stack; of a GPU, which has memory for the stacks of all threads
 // that it could run at once.
 inline constexpr int64_t kStackScratchBytes = 16 << 10;
