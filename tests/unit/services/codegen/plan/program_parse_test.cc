@@ -268,7 +268,7 @@ s2 arena, lives 1..3
 b0 s0 `x`: f32[n, 8, 4, 4] NCHW8c
 b1 s2+64 `y`: f32[8]
 0 node 0: `first` (Exp) by scheduled
-1 call Exp(b0, b0) -> b1, packs w2 w0, 2*n tasks by 3, n bytes of scratch, scratch in s1, may write over b0, unfused
+1 call Exp(b0, b0) -> b1, packs w2 w0, 2*n tasks by 3, n bytes of scratch, scratch in s1, may write over b0, updates, unfused
   loops
   rows of input 1: needs 1..5 by 2, 5, 7 x 3, 9; makes 1..8; 2.5 us
 2 call scores() -> b1, 4 tasks by thread, of no node
@@ -300,6 +300,7 @@ b1 s2+64 `y`: f32[8]
   EXPECT_EQ(call.kernel.scratch_bytes, n);
   EXPECT_EQ(call.scratch_storage, 1);
   EXPECT_EQ(call.in_place, 0);
+  EXPECT_TRUE(call.updates);
   EXPECT_FALSE(call.kernel.fuses);
   ASSERT_TRUE(call.rows.has_value());
   EXPECT_EQ(call.rows->input, 1);
@@ -348,7 +349,7 @@ TEST(ProgramParseTest, BadTextsAreNamed) {
       {memory + "0 call f(b0), may write over b0, quickly",
        "4:34: `quickly` was found, `packs w0 w1`, `4 tasks by 2`, `64 bytes of scratch`, `scratch "
        "in "
-       "s0`, `may write over b0` or `unfused` was expected"},
+       "s0`, `may write over b0`, `updates` or `unfused` was expected"},
       {memory + "0 call f() -> b0, may write over b0", "4:34: b0 is not an input of the call"},
       {memory + "0 call conv(b0)\n  plan {", "5:3: plan `{` is not JSON"},
       {memory + "0 call conv(b0)\n  plan {\"q\":1}", "5:3: plan: there is no field `q`"},
