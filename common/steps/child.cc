@@ -72,11 +72,12 @@ absl::StatusOr<std::pair<Fd, Fd>> MakePipe() {
 }
 
 // Variables that a step's program needs from its service's environment: where the loader finds its
-// libraries, and in tests how the sanitizers work.
+// libraries, which GPUs it sees, and in tests how the sanitizers work.
 constexpr std::array kPassedOn = {
-    "LD_LIBRARY_PATH",
+    "LD_LIBRARY_PATH",    "QUENCH_CUDA_DRIVER", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+    "CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE",
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    "ASAN_OPTIONS",    "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS",
+    "ASAN_OPTIONS",       "UBSAN_OPTIONS",      "TSAN_OPTIONS",         "LSAN_OPTIONS",
 #endif
 };
 

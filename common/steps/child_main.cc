@@ -113,8 +113,9 @@ void SendPulses(Reporter& reporter, std::chrono::milliseconds max_stall) {
 // Whether there is no address space left: what a library that aborts for want of memory has met.
 bool OutOfMemory() {
   constexpr size_t kProbeBytes = size_t{32} << 20;
-  void* const probe =
-      ::mmap(nullptr, kProbeBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  // Writable: RLIMIT_DATA counts only that.
+  void* const probe = ::mmap(nullptr, kProbeBytes, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (probe == MAP_FAILED) return true;
   ::munmap(probe, kProbeBytes);
   return false;
@@ -148,7 +149,8 @@ absl::Status SetLimits(const Order& order) {
   (void)std::signal(SIGXFSZ, SIG_IGN);  // writes fail with EFBIG, which says the file
   bool ok = Lower(RLIMIT_CORE, 0) && Lower(RLIMIT_MSGQUEUE, 0);
   if (order.max_memory_bytes() > 0 && kLimitsAddressSpace) {
-    ok = Lower(RLIMIT_AS, order.max_memory_bytes()) && ok;
+    // A driver of GPUs reserves as much address space as all memory of the machine and its GPUs takes.
+    ok = Lower(order.gpus() ? RLIMIT_DATA : RLIMIT_AS, order.max_memory_bytes()) && ok;
   }
   // The kernel sends SIGXCPU at the first limit, by which the service knows the cause, and SIGKILL at
   // the second.
@@ -169,6 +171,9 @@ absl::Status Enter(const Order& order, const Step* step) {
   sandbox.readable = {order.inputs()};
   sandbox.writable = {order.scratch(), order.drafts()};
   sandbox.starts_processes = step != nullptr && step->starts_processes;
+  sandbox.gpus = order.gpus();
+  const char* const driver = std::getenv("QUENCH_CUDA_DRIVER");
+  if (order.gpus() && driver != nullptr && *driver == '/') sandbox.readable.emplace_back(driver);
   return EnterSandbox(sandbox);
 }
 
@@ -183,6 +188,9 @@ absl::StatusOr<std::string> Do(const Order& order, std::span<const Step> steps,
   if ((order.walls() & kNamespaces) != 0) QUENCH_RETURN_IF_ERROR(EnterNamespaces());
   // Where libraries look for a place for temporary files.
   if (::setenv("TMPDIR", order.scratch().c_str(), 1) != 0) return Internal("no environment");
+  // A folder of the step's own: kernels that one leaves in a common one would run in another's.
+  const std::string kernels = order.scratch() + "/kernels";
+  if (::setenv("CUDA_CACHE_PATH", kernels.c_str(), 1) != 0) return Internal("no environment");
   QUENCH_RETURN_IF_ERROR(SetLimits(order));
   const auto blobs = LocalBlobStore::OpenDrafts(
       order.drafts(), order.inputs(),

@@ -1,5 +1,6 @@
 #include "common/steps/host.h"
 
+#include <fmt/ranges.h>
 #include <grpcpp/impl/service_type.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -84,6 +85,9 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
   runner.registry = options.registry;
   runner.program = options.program;
   runner.server = ThisServer(definition.name);
+  if (definition.uses_gpus) runner.gpus = options.gpus ? *options.gpus : GpusOfThisMachine();
+  options.registry->Get(metrics::kGpus, definition.service)
+      .Set(static_cast<double>(runner.gpus.names.size()));
   QUENCH_RETURN_IF_ERROR(SetLogLevel(config.server));
   QUENCH_ASSIGN_OR_RETURN(host->callers_, CallersOf(config.server));
   // In one process with the gateway, that one has written down who asked.
@@ -127,6 +131,8 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
                    ? ""
                    : fmt::format(", metrics on port {}", host->server_->metrics_port()),
                steps.threads, runner.in_process ? "on threads" : "in processes");
+  if (!runner.gpus.names.empty())
+    spdlog::info("{} has GPUs: {}", definition.name, fmt::join(runner.gpus.names, ", "));
   return host;
 }
 

@@ -40,6 +40,7 @@ struct ServiceDefinition {
   int port = 0;           // default port; that of its metrics is 100 higher
   std::vector<Step> steps;
   std::function<std::unique_ptr<grpc::Service>(const ServiceParts&, const std::vector<Step>&)> make;
+  bool uses_gpus = false;  // steps whose requests have a device (HasDevice) do
 };
 
 // The three parts of every service's configuration message.
@@ -63,6 +64,8 @@ class ServiceHost {
     // The store of a gateway in the same process, in place of config.blobs.
     StepRunner::StorageOf storage;
     metrics::Registry* registry = &metrics::Global();
+    // The GPUs of steps, in place of this machine's.
+    std::optional<Gpus> gpus;
     // The period at which a server that is out of service checks whether its machine works again.
     std::chrono::milliseconds probe_period = std::chrono::seconds(10);
   };

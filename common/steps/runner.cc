@@ -124,8 +124,12 @@ absl::StatusOr<std::unique_ptr<StepRunner>> StepRunner::Create(const RunnerOptio
 
 std::string StepRunner::KeyOf(const Step& step, const Message& request,
                               const std::string& tenant) const {
-  return StepKey(step.method, request, tenant, ThisBuild(),
-                 step.caching(request) == Caching::kOfThisCpu ? ThisCpu() : "");
+  std::string machine;
+  if (step.caching(request) == Caching::kOfThisCpu) machine = ThisCpu();
+  if (!machine.empty() && HasDevice(request)) {
+    for (const std::string& gpu : options_.gpus.names) machine += ", " + gpu;
+  }
+  return StepKey(step.method, request, tenant, ThisBuild(), machine);
 }
 
 absl::Status StepRunner::Accept(const Step& step, const Message& request,
@@ -134,6 +138,7 @@ absl::Status StepRunner::Accept(const Step& step, const Message& request,
   QUENCH_RETURN_IF_ERROR(CheckOptions(OptionsOf(request)));
   QUENCH_RETURN_IF_ERROR(CheckDigests(request));
   QUENCH_ASSIGN_OR_RETURN(const std::string tenant, TenantOf(request, context));
+  QUENCH_RETURN_IF_ERROR(CheckDevice(request, options_.gpus, options_.server));
   accepted->set_step_key(KeyOf(step, request, tenant));
   accepted->set_build_id(ThisBuild());
   accepted->set_server(options_.server);

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "common/rpc/tenant_store.h"
+#include "common/steps/gpus.h"
 #include "common/steps/limits.h"
 #include "common/steps/provenance.h"
 #include "common/steps/sandbox.h"
@@ -40,6 +41,7 @@ struct RunnerOptions {
   std::chrono::milliseconds max_stall_time{0};
   int max_threads = 0;  // for runs of libraries; 0: all CPUs
   std::string server;   // this server's name, for callers
+  Gpus gpus;            // for runs of libraries
   // If null, any library is run, whoever made it.
   std::shared_ptr<const Provenance> provenance;
   metrics::Registry* registry = &metrics::Global();
@@ -54,7 +56,7 @@ class StepRunner {
                                                             StorageOf storage);
 
   // Fills in the first event of a call. INVALID_ARGUMENT lists errors in StepOptions and
-  // digests; PERMISSION_DENIED if the caller's token is another tenant's.
+  // digests; PERMISSION_DENIED if the caller's token is another tenant's; NO_DEVICE as of CheckDevice.
   absl::Status Accept(const Step& step, const google::protobuf::Message& request,
                       const StepContext& context, step::v1::Accepted* accepted) const;
   // Fills in `result`, including its `execution`. The request must have been accepted.

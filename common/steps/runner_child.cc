@@ -89,6 +89,8 @@ absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
   order.set_max_open_files(options_.limits.open_files);
   order.set_max_processes(options_.limits.processes);
   order.set_max_stall_milliseconds(options_.max_stall_time.count());
+  order.set_gpus(!options_.gpus.names.empty() && HasDevice(job.request) &&
+                 DeviceOf(job.request) != "cpu");
   Usage usage;
   absl::StatusOr<std::string> result =
       RunInChild(options_.program, order, job.context, *options_.registry, &usage);

@@ -12,8 +12,9 @@ namespace quench::steps {
 
 // A library of a request; errors name its field, not its path.
 inline absl::StatusOr<std::unique_ptr<Artifact>> OpenLibrary(const std::filesystem::path& path,
-                                                             const std::string& field) {
-  absl::StatusOr<std::unique_ptr<Artifact>> artifact = Artifact::Open(path);
+                                                             const std::string& field,
+                                                             const std::string& device = "") {
+  absl::StatusOr<std::unique_ptr<Artifact>> artifact = Artifact::Open(path, {1, device});
   if (artifact.ok()) return artifact;
   std::string text = MessageOf(artifact.status());
   for (size_t at = text.find(path.string()); at != std::string::npos;

@@ -61,7 +61,7 @@ absl::Status EnterSandbox(const Sandbox& sandbox) {
   QUENCH_RETURN_IF_ERROR(DropCapabilities());
   if ((sandbox.walls & kFileWall) != 0) QUENCH_RETURN_IF_ERROR(RestrictFiles(sandbox));
   if ((sandbox.walls & kCallWall) == 0) return absl::OkStatus();
-  return RestrictCalls(sandbox.starts_processes);
+  return RestrictCalls(sandbox.starts_processes, sandbox.gpus);
 }
 
 }  // namespace quench::steps

@@ -26,6 +26,8 @@ struct Sandbox {
   std::vector<std::filesystem::path> readable;
   // Writable folders: everything beneath may be read, made, changed and removed.
   std::vector<std::filesystem::path> writable;
+  // Whether the process may use the GPUs of the machine, through NVIDIA's driver.
+  bool gpus = false;
   // Whether this process may have children, in the same sandbox.
   bool starts_processes = false;
   unsigned walls = kAllWalls;

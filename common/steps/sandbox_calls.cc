@@ -154,6 +154,23 @@ void AllowByArgument(Filter& filter) {
   filter.Allow(SCMP_SYS(sched_getaffinity));  // of any, read only: threads are named by number
 }
 
+// Requests to NVIDIA's devices: `F` and a number, or, to nvidia-uvm, a number alone; nvmap has `N`,
+// nvhost `H`, `G` and `A`. Requests to terminals, which send keys to others, have `T`.
+void AllowGpus(Filter& filter) {
+  constexpr uint64_t kType = 0xff00, kTypeAndSize = 0xffffff00;
+  constexpr std::array kTypes = {'F', 'N', 'H', 'G', 'A'};
+  for (const char type : kTypes) {
+    const auto datum = static_cast<uint64_t>(type) << 8;
+    filter.AllowIf(SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_MASKED_EQ, kType, datum));
+  }
+  filter.AllowIf(SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_MASKED_EQ, kTypeAndSize, 0));
+  constexpr uint32_t kUvmInitialize = 0x30000001, kUvmDeinitialize = 0x30000002;
+  for (const uint32_t request : {kUvmInitialize, kUvmDeinitialize})
+    filter.AllowIf(SCMP_SYS(ioctl), Equals(1, request));
+  for (const int call : {SCMP_SYS(get_mempolicy), SCMP_SYS(mbind), SCMP_SYS(set_mempolicy)})
+    filter.Allow(call);  // of its own memory
+}
+
 void AllowClone(Filter& filter, bool starts_processes) {
   // Its arguments lie in memory, where no filter can look: the C library falls back to clone.
   filter.Deny(SCMP_SYS(clone3), ENOSYS);
@@ -170,10 +187,11 @@ void AllowClone(Filter& filter, bool starts_processes) {
 
 bool HasCallFilter() { return ::prctl(PR_GET_SECCOMP) >= 0; }
 
-absl::Status RestrictCalls(bool starts_processes) {
+absl::Status RestrictCalls(bool starts_processes, bool gpus) {
   Filter filter;
   for (const int call : kAllowed) filter.Allow(call);
   AllowByArgument(filter);
+  if (gpus) AllowGpus(filter);
   // Bytes written into it do not count as address space.
   filter.Deny(SCMP_SYS(memfd_create), ENOSYS);
   // Beyond the end of a file it takes blocks that no limit counts, and all of a disk in no time.

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -78,7 +79,8 @@ class Ruleset {
     struct stat info{};
     // Rights of folders cannot be had on a file.
     const bool is_folder = ::fstat(rule.parent_fd, &info) == 0 && S_ISDIR(info.st_mode);
-    rule.allowed_access = is_folder ? access : access & (kReadFile | LANDLOCK_ACCESS_FS_WRITE_FILE);
+    constexpr uint64_t kOfFiles = kReadFile | LANDLOCK_ACCESS_FS_WRITE_FILE | kDevices;
+    rule.allowed_access = handled_.files & (is_folder ? access : access & kOfFiles);
     const long result = ::syscall(SYS_landlock_add_rule, fd_, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
     const int error = errno;
     ::close(rule.parent_fd);
@@ -114,6 +116,27 @@ constexpr std::array kOfEveryProcess = {"/usr/lib",
                                         "/sys/devices/system/node",
                                         "/dev/urandom"};
 
+constexpr std::array kDevicePrefixes = {"nvidia", "nvhost", "nvmap", "nvgpu", "nvsciipc"};
+
+// Files that NVIDIA's driver reads: about its part in the kernel, and about the bus.
+constexpr std::array kOfDrivers = {"/proc/driver/nvidia", "/proc/driver/nvidia-caps",
+                                   "/proc/devices", "/sys/bus/pci/devices", "/sys/devices"};
+
+// Devices of NVIDIA's drivers: nvidia0, nvidiactl and nvidia-uvm, and what Jetson has in their place.
+absl::Status AllowGpus(Ruleset& rules) {
+  for (const char* path : kOfDrivers) QUENCH_RETURN_IF_ERROR(rules.Allow(path, kRead));
+  constexpr uint64_t kUse = kRead | LANDLOCK_ACCESS_FS_WRITE_FILE | kDevices;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/dev", error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const bool is_theirs = std::any_of(kDevicePrefixes.begin(), kDevicePrefixes.end(),
+                                       [&](const char* each) { return name.starts_with(each); });
+    if (is_theirs) QUENCH_RETURN_IF_ERROR(rules.Allow(entry->path(), kUse));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int LandlockVersion() {
@@ -126,6 +149,7 @@ absl::Status RestrictFiles(const Sandbox& sandbox) {
   Ruleset rules(LandlockVersion());
   for (const char* path : kOfEveryProcess) QUENCH_RETURN_IF_ERROR(rules.Allow(path, kRead));
   QUENCH_RETURN_IF_ERROR(rules.Allow("/dev/null", kReadFile | LANDLOCK_ACCESS_FS_WRITE_FILE));
+  if (sandbox.gpus) QUENCH_RETURN_IF_ERROR(AllowGpus(rules));
   for (const auto& path : sandbox.readable) QUENCH_RETURN_IF_ERROR(rules.Allow(path, kRead));
   for (const auto& path : sandbox.writable) {
     QUENCH_RETURN_IF_ERROR(rules.Allow(path, rules.Writing()));

@@ -9,6 +9,6 @@ namespace quench::steps {
 int LandlockVersion();
 absl::Status RestrictFiles(const Sandbox& sandbox);
 bool HasCallFilter();
-absl::Status RestrictCalls(bool starts_processes);
+absl::Status RestrictCalls(bool starts_processes, bool gpus);
 
 }  // namespace quench::steps

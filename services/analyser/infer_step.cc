@@ -87,7 +87,7 @@ absl::StatusOr<v1::InferResult> InferStep(const v1::InferRequest& request,
     const std::filesystem::path path = place.scratch / "model.so";
     QUENCH_RETURN_IF_ERROR(steps::LinkBlob(request.library(), path, place.blobs));
     QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> library,
-                            steps::OpenLibrary(path, "library"));
+                            steps::OpenLibrary(path, "library", request.device()));
     QUENCH_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs,
                             InputsFor(request, graph, library->inputs(), library->states(), place));
     QUENCH_ASSIGN_OR_RETURN(report, InferLibrary(graph, *library, inputs, options, sink, context));

@@ -134,6 +134,8 @@ v1::VerifyResult ToProto(const VerifyReport& report) {
   AddNames(kernels.layers.without_counterpart, out.mutable_layers_without_counterpart());
   out.set_first_layer(kernels.layers.first);
   out.set_worst_layer(kernels.layers.worst);
+  out.set_device(report.device);
+  out.set_layers_device(kernels.layers.device);
   SetRewrites(report.rewrites, out.mutable_rewrites());
   for (const MagnitudeReport& each : report.magnitudes) SetMagnitudes(each, out.add_magnitudes());
   for (const auto& [symbol, size] : report.sizes) {
@@ -157,6 +159,8 @@ VerifyReport FromProto(const v1::VerifyResult& message) {
                                         message.layers_without_counterpart().end()};
   kernels.layers.first = message.first_layer();
   kernels.layers.worst = message.worst_layer();
+  report.device = message.device();
+  kernels.layers.device = message.layers_device();
   report.rewrites = RewritesOf(message.rewrites());
   for (const v1::MagnitudesResult& each : message.magnitudes())
     report.magnitudes.push_back(MagnitudesOf(each));

@@ -124,6 +124,7 @@ absl::StatusOr<VerifyOptions> OptionsOf(const pb::VerifyRequest& request, const 
   if (asked.has_seed()) options.seed = asked.seed();
   QUENCH_ASSIGN_OR_RETURN(options.threads, ThreadsOf(asked.threads(), "options.threads", place));
   QUENCH_ASSIGN_OR_RETURN(options.sizes, SizesOf(asked.sizes(), "options.sizes"));
+  options.device = request.device();
   return options;
 }
 
@@ -185,6 +186,7 @@ absl::StatusOr<pb::CompareResult> CompareStep(const pb::CompareRequest& request,
                                               const Workplace& place, const StepContext& context) {
   CompareOptions options;
   options.layers = request.layers();
+  options.device = request.device();
   QUENCH_ASSIGN_OR_RETURN(options.threads, ThreadsOf(request.threads(), "threads", place));
   if (request.has_tolerance()) options.tolerance = request.tolerance();
   if (options.tolerance && !(*options.tolerance >= 0))
@@ -215,12 +217,13 @@ absl::StatusOr<pb::BenchmarkResult> BenchmarkStep(const pb::BenchmarkRequest& re
   }
   QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library,
                           PlaceLibrary(request.library(), "library", "model.so", place));
-  // Steps run in a sandbox that no GPU is in.
   const uint64_t seed = asked.has_seed() ? asked.seed() : 1;
-  QUENCH_ASSIGN_OR_RETURN(const BenchResult measured,
-                          Benchmark(library, {threads, seconds, sizes, seed, "cpu"}, context));
+  QUENCH_ASSIGN_OR_RETURN(
+      const BenchResult measured,
+      Benchmark(library, {threads, seconds, sizes, seed, request.device()}, context));
   pb::BenchmarkResult result;
   result.set_variant(measured.variant);
+  result.set_device(measured.device);
   *result.mutable_median() = Milliseconds(measured.median_ms);
   *result.mutable_min() = Milliseconds(measured.min_ms);
   *result.mutable_p99() = Milliseconds(measured.p99_ms);
@@ -343,7 +346,8 @@ const steps::ServiceDefinition& AnalyserDefinition() {
                        steps::Caching::kPure, EditStep)},
       [](const steps::ServiceParts& parts, const std::vector<steps::Step>& list) {
         return std::make_unique<AnalyserService>(parts, list);
-      }};
+      },
+      /*uses_gpus=*/true};
   return *definition;
 }
 

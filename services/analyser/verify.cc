@@ -107,7 +107,13 @@ class Twin {
     if (artifact_ != nullptr) return artifact_.get();
     if (!options_.build_twin) return Unsupported("comparing layers needs a build function");
     QUENCH_RETURN_IF_ERROR(Annotate(options_.build_twin(graph_, library_, context), "tap build"));
-    QUENCH_ASSIGN_OR_RETURN(artifact_, Artifact::Open(library_, options_.threads));
+    const auto open = [&](const std::string& device) {
+      return Artifact::Open(library_, {options_.threads, device});
+    };
+    absl::StatusOr<std::unique_ptr<Artifact>> opened = open(options_.device);
+    // Built for CPUs alone: the report says that layers ran there.
+    if (!opened.ok() && !options_.device.empty()) opened = open("cpu");
+    QUENCH_ASSIGN_OR_RETURN(artifact_, std::move(opened));
     return artifact_.get();
   }
 
@@ -241,6 +247,7 @@ absl::StatusOr<VerifyReport> Verify(const Graph& canonical,
   }
   VerifyReport report;
   report.sizes = options.sizes;
+  report.device = artifact->device();
   QUENCH_ASSIGN_OR_RETURN(report.magnitudes,
                           CheckMagnitudes({canonical, rewritten, oracle, *artifact, twin}, first,
                                           options, compare, context));
@@ -249,6 +256,7 @@ absl::StatusOr<VerifyReport> Verify(const Graph& canonical,
   if (options.per_layer || (!report.kernels.passed && options.build_twin)) {
     LayersReport& layers = report.kernels.layers;
     QUENCH_ASSIGN_OR_RETURN(shown, twin.Get(context));
+    layers.device = shown->device();
     QUENCH_RETURN_IF_ERROR(
         CompareLayers(*shown, oracle, tolerances, kernels.worst_inputs(), layers, context));
     if (layers.values.empty()) report.kernels.passed = false;  // nothing was looked at

@@ -35,7 +35,7 @@ std::string Names(const std::vector<std::string>& names) {
   return text;
 }
 
-void PrintLayers(const LayersReport& layers, std::string& text) {
+void PrintLayers(const LayersReport& layers, const std::string& device, std::string& text) {
   if (!layers.compared) return;
   PrintValues("layer", layers.values, text);
   if (!layers.without_counterpart.empty()) {
@@ -43,6 +43,10 @@ void PrintLayers(const LayersReport& layers, std::string& text) {
                         layers.without_counterpart.size(), Names(layers.without_counterpart));
   }
   if (layers.values.empty()) text += "no layer could be compared\n";
+  if (layers.device != device) {
+    text += fmt::format("layers are those of a build for `{}`; the library ran on `{}`\n",
+                        layers.device, device);
+  }
 }
 
 const char* Verdict(bool passed) { return passed ? "verified" : "MISMATCH"; }
@@ -53,8 +57,9 @@ std::string OracleText(const std::string& oracle) {
                                  : "code built at level 0, in place of the interpreter";
 }
 
-void PrintKernels(const KernelsReport& kernels, int samples, std::string& text) {
-  PrintLayers(kernels.layers, text);
+void PrintKernels(const KernelsReport& kernels, const std::string& device, int samples,
+                  std::string& text) {
+  PrintLayers(kernels.layers, device, text);
   PrintValues("output", kernels.outputs, text);
   text += fmt::format("kernels   {} samples of the rewritten graph, against {}: {}\n", samples,
                       OracleText(kernels.oracle), Verdict(kernels.passed));
@@ -140,6 +145,7 @@ nlohmann::json ToJson(const KernelsReport& kernels) {
           {"oracle", kernels.oracle},
           {"outputs", ToJson(kernels.outputs)},
           {"layers", ToJson(kernels.layers.values)},
+          {"layers_device", kernels.layers.device},
           {"layers_without_counterpart", kernels.layers.without_counterpart},
           {"first_layer", kernels.layers.first},
           {"worst_layer", kernels.layers.worst}};
@@ -204,7 +210,9 @@ nlohmann::json ToJson(const RewritesReport& rewrites) {
 std::string ToTable(const VerifyReport& report, int samples) {
   std::string text;
   if (!report.sizes.empty()) text += fmt::format("sizes      {}\n", SizesText(report.sizes));
-  PrintKernels(report.kernels, samples, text);
+  if (!report.device.empty() && report.device != "cpu")
+    text += fmt::format("device     {}\n", report.device);
+  PrintKernels(report.kernels, report.device, samples, text);
   PrintRewrites(report.rewrites, samples, text);
   for (const MagnitudeReport& each : report.magnitudes) PrintMagnitudes(each, text);
   return text;
@@ -214,6 +222,7 @@ std::string ToJson(const VerifyReport& report, int samples) {
   const nlohmann::json json = {{"passed", report.passed},
                                {"samples", samples},
                                {"sizes", report.sizes},
+                               {"device", report.device},
                                {"kernels", ToJson(report.kernels)},
                                {"rewrites", ToJson(report.rewrites)},
                                {"magnitudes", ToJson(report.magnitudes)}};

@@ -54,6 +54,7 @@ using passes::ValueError;
 
 struct LayersReport {
   bool compared = false;           // if asked for, or if an output is wrong
+  std::string device;              // that ran them, the twin's: Artifact::device
   std::vector<ValueError> values;  // in execution order
   // Values of the library for which the oracle has none of that name, type and dims.
   std::vector<std::string> without_counterpart;
@@ -126,6 +127,7 @@ struct MagnitudeReport {
 struct VerifyReport {
   bool passed = false;                   // kernels, and rewrites and magnitudes if checked
   std::map<std::string, int64_t> sizes;  // of symbolic dims, in the samples
+  std::string device;                    // that ran the library: Artifact::device
   KernelsReport kernels;
   RewritesReport rewrites;
   std::vector<MagnitudeReport> magnitudes;  // one for each narrow type in the library

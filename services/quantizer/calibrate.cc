@@ -72,7 +72,8 @@ class Calibration {
     const auto count = std::clamp<int64_t>(options_.workers, 1, std::max<int64_t>(blocks, 1));
     std::vector<std::unique_ptr<Artifact>> artifacts;
     for (int64_t i = 0; i < count; ++i) {
-      QUENCH_ASSIGN_OR_RETURN(artifacts.emplace_back(), Artifact::Open(library, 1));
+      QUENCH_ASSIGN_OR_RETURN(artifacts.emplace_back(),
+                              Artifact::Open(library, {1, options_.device}));
     }
     context_.Report({"calibrate", "", 0, samples_.count()});
     std::vector<std::thread> threads;
@@ -194,7 +195,8 @@ absl::StatusOr<Statistics> Calibrate(const Graph& graph, const std::filesystem::
                                      const StepContext& context) {
   if (samples.count() < 1) return InvalidArgument("no samples to calibrate on");
   {
-    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(tap_library));
+    QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
+                            Artifact::Open(tap_library, {1, options.device}));
     QUENCH_RETURN_IF_ERROR(CheckTapLibrary(*artifact, graph));
   }
   return Calibration(graph, samples, options, context).Run(tap_library);

@@ -21,9 +21,13 @@ namespace quench::quantizer {
 std::map<std::string, int> ChannelAxes(const Graph& graph);
 
 struct CalibrateOptions {
-  int workers = 1;      // that run samples side by side; the statistics do not depend on it
-  bool random = false;  // the samples are: noted in the statistics
+  int workers = 1;          // that run samples side by side; the statistics do not depend on it
+  bool random = false;      // the samples are: noted in the statistics
+  std::string device = {};  // where they run: OpenOptions::device
 };
+
+// Workers if nobody says how many: each has an arena on the GPU, and its statistics are made by a CPU.
+inline constexpr int kWorkersOnGpu = 4;
 
 // FAILED_PRECONDITION unless the library is a build of `graph`.
 absl::Status CheckTapLibrary(const Artifact& library, const Graph& graph);

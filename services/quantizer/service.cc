@@ -128,18 +128,20 @@ struct TapRun {
   Graph graph;
   std::filesystem::path library;
   std::unique_ptr<Samples> samples;
+  std::string device;  // Artifact::device
 };
 // `Request` has the fields module, tap_library and samples.
 template <typename Request>
 absl::StatusOr<TapRun> TapRunOf(const Request& request, const Workplace& place,
-                                const StepContext& context) {
+                                const StepContext& context, const std::string& device) {
   if (!request.has_tap_library()) return FieldError("tap_library", "missing, must be a digest");
   TapRun run;
   QUENCH_ASSIGN_OR_RETURN(run.graph, steps::LoadModule(request.module(), "module", place.blobs));
   run.library = place.scratch / "taps.so";
   QUENCH_RETURN_IF_ERROR(steps::LinkBlob(request.tap_library(), run.library, place.blobs));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
-                          steps::OpenLibrary(run.library, "tap_library"));
+                          steps::OpenLibrary(run.library, "tap_library", device));
+  run.device = artifact->device();
   QUENCH_ASSIGN_OR_RETURN(steps::LabelledSamples samples,
                           steps::SamplesOf(request.samples(), artifact->inputs(), place, context,
                                            "samples", "input", &run.graph));
@@ -157,14 +159,17 @@ absl::StatusOr<pb::CalibrateResult> CalibrateStep(const pb::CalibrateRequest& re
   if (request.has_statistics()) {
     QUENCH_ASSIGN_OR_RETURN(before, ReadFrom(request.statistics(), "statistics", place));
   }
-  QUENCH_ASSIGN_OR_RETURN(const TapRun run, TapRunOf(request, place, context));
+  QUENCH_ASSIGN_OR_RETURN(const TapRun run, TapRunOf(request, place, context, request.device()));
   if (before && before->fingerprint != Fingerprint(run.graph)) {
     return FieldError("statistics", "are of another module");
   }
   CalibrateOptions options;
   options.random = request.samples().has_random();
+  options.device = request.device();
   options.workers =
       request.workers() == 0 ? place.max_threads : std::min(request.workers(), place.max_threads);
+  if (request.workers() == 0 && run.device != "cpu")
+    options.workers = std::min(options.workers, kWorkersOnGpu);
   QUENCH_ASSIGN_OR_RETURN(Statistics statistics,
                           Calibrate(run.graph, run.library, *run.samples, options, context));
   if (before) {
@@ -174,6 +179,7 @@ absl::StatusOr<pb::CalibrateResult> CalibrateStep(const pb::CalibrateRequest& re
   pb::CalibrateResult result;
   QUENCH_ASSIGN_OR_RETURN(*result.mutable_statistics(),
                           steps::StoreBytes(StatisticsBytes(statistics), place.blobs));
+  result.set_device(run.device);
   result.set_samples(statistics.samples);
   result.set_values(static_cast<int32_t>(statistics.values.size()));
   return result;
@@ -226,7 +232,7 @@ absl::StatusOr<pb::AdaptRoundingResult> AdaptRoundingStep(const pb::AdaptRoundin
                                                           const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const int threads, ThreadsOf(request, place));
   QUENCH_ASSIGN_OR_RETURN(const QuantizeOptions options, OptionsOf(request.options()));
-  QUENCH_ASSIGN_OR_RETURN(const TapRun run, TapRunOf(request, place, context));
+  QUENCH_ASSIGN_OR_RETURN(const TapRun run, TapRunOf(request, place, context, "cpu"));
   QUENCH_ASSIGN_OR_RETURN(Rounding rounding,
                           AdaptRounding(run.graph, run.library, *run.samples, options,
                                         {threads, request.samples().has_random()}, context));
@@ -400,7 +406,8 @@ const steps::ServiceDefinition& QuantizerDefinition() {
            {"tap_library"})},
       [](const steps::ServiceParts& parts, const std::vector<steps::Step>& list) {
         return std::make_unique<QuantizerService>(parts, list);
-      }};
+      },
+      /*uses_gpus=*/true};
   return *definition;
 }
 

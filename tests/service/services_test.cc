@@ -272,6 +272,13 @@ TEST_P(Services, VerifyAndBenchmarkLibraries) {
   ASSERT_TRUE(measured.status.ok()) << measured.status;
   EXPECT_GT(measured.result.runs(), 0);
   EXPECT_FALSE(measured.result.variant().empty());
+  EXPECT_EQ(measured.result.device(), "cpu");
+  bench.set_device("cuda");
+  const auto refused = Call<analyser::v1::Analyser::Stub, analyser::v1::BenchmarkEvent>(
+      *analyser_, &analyser::v1::Analyser::Stub::Benchmark, bench);
+  EXPECT_FALSE(refused.accepted);
+  EXPECT_EQ(rpc::ReasonOf(refused.status), "NO_DEVICE") << refused.status;
+  EXPECT_EQ(registry_.Get(metrics::kGpus, metrics::Service::kAnalyser).Value(), 0);
 }
 
 // A library of f16: verified against what f16's passes make, and near the end of its range.

@@ -67,6 +67,24 @@ class SandboxTest : public ::testing::Test {
     return Told(runner, TestRequest(what));
   }
 
+  // By a step that may use the machine's GPUs.
+  std::string ToldWithGpus(const std::string& what, unsigned walls) {
+    const TempDir scratch = *TempDir::Create(), drafts = *TempDir::Create();
+    child::v1::Order order;
+    order.set_method(UncachedTestStep().method);
+    order.set_request(TestRequest(what).SerializeAsString());
+    order.set_scratch(scratch.path().string());
+    order.set_drafts(drafts.path().string());
+    order.set_inputs(drafts.path().string());
+    order.set_max_memory_bytes(int64_t{4} << 30);
+    order.set_walls(walls);
+    order.set_gpus(true);
+    const auto bytes = RunInChild(STEP_PROGRAM, order, {}, registry_, nullptr);
+    PackageResult result;
+    if (!bytes.ok() || !result.ParseFromString(*bytes)) return bytes.status().ToString();
+    return ReadFile(drafts.path() / result.library().hash()).value_or("nothing");
+  }
+
   codegen::v1::PackageRequest RequestOfInput(const std::string& what) const {
     codegen::v1::PackageRequest request = TestRequest(what);
     request.mutable_library()->set_hash(unnamed_);
@@ -167,6 +185,19 @@ TEST_F(SandboxTest, EveryEscapeFails) {
     }
     EXPECT_EQ(*ReadFile(PathOf("other", theirs_)), "theirs");
   }
+}
+
+TEST_F(SandboxTest, EveryEscapeOfAStepWithGpusFails) {
+  if ((WallsHere() & kNeededWalls) != kNeededWalls) GTEST_SKIP() << Describe(WallsHere());
+  std::vector<std::string> escapes = OnFiles();
+  for (std::string& each : OnCalls()) escapes.push_back(std::move(each));
+  for (const std::string& escape : escapes) {
+    const std::string told = ToldWithGpus(escape, WallsHere());
+    EXPECT_TRUE(told == std::strerror(EPERM) || told == std::strerror(EACCES) ||
+                told == std::strerror(ENOSYS) || told == std::strerror(ESRCH))
+        << escape << ": " << told;
+  }
+  EXPECT_EQ(ToldWithGpus("echo:x", WallsHere()), "x");
 }
 
 TEST_F(SandboxTest, WhatStepsNeedTheyHave) {
