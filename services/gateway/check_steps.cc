@@ -3,6 +3,8 @@
 
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
+#include "common/runner/device.h"
+#include "common/steps/gpus.h"
 #include "services/gateway/expand.h"
 
 namespace quench::gateway::internal {
@@ -43,6 +45,11 @@ class Checker {
     const Message& request = RequestOf(spec);
     if (Has(request, "step")) {
       violations_->Add(At(i, "." + row->request + ".step"), "is the gateway's to fill in");
+    }
+    const std::string device = steps::DeviceOf(request);
+    if (!device.empty() && !NamesDevice(device)) {
+      violations_->Add(At(i, "." + row->request + ".device"),
+                       fmt::format("is `{}`, must be cpu, cuda or cuda:N", device));
     }
     if (spec.timeout().seconds() < 0 || spec.timeout().nanos() < 0)
       violations_->Add(At(i, ".timeout"), "is negative");

@@ -57,6 +57,7 @@ WorkflowUpdate Reopen(v1::Workflow* workflow) {
     step.set_retried_after_attempt(step.attempt());
     step.set_max_attempts(step.attempt() + kLostAttempts);
     step.clear_ready_time();
+    step.clear_waiting_reason();
     step.clear_start_time();
     step.clear_end_time();
     step.clear_error();

@@ -152,6 +152,8 @@ class Engine {
   void NodeFailed(const Run& run, const absl::Status& status);
   void Drained(const Run& run, const absl::Status& status);
   void Unreached(const Run& run, const absl::Status& status);
+  void LacksDevice(const Run& run, const absl::Status& status);
+  void SetWaitingReason(LiveWorkflow& workflow, int step, const std::string& text);
   // Why a step that has waited for its service since `since_us` fails; OK: it goes on waiting.
   absl::Status OutOfPatience(const LiveWorkflow& workflow, const LiveStep& step, int64_t since_us);
   void Requeue(const WorkflowPtr& workflow, int step);

@@ -6,7 +6,9 @@
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
 #include "common/rpc/errors.h"
+#include "common/runner/device.h"
 #include "common/steps/digests.h"
+#include "common/steps/gpus.h"
 #include "services/gateway/engine.h"
 
 namespace quench::gateway {
@@ -18,6 +20,7 @@ namespace {
 constexpr int kFailedAttemptsKept = 10;
 constexpr auto kUnreachedPause = milliseconds(500);
 constexpr auto kLongestPause = milliseconds(5000);
+constexpr auto kAskNextServer = milliseconds(20);
 
 step::v1::StepOptions* OptionsOf(google::protobuf::Message* request) {
   const auto* field = request->GetDescriptor()->FindFieldByName("step");
@@ -29,6 +32,17 @@ step::v1::StepOptions* OptionsOf(google::protobuf::Message* request) {
 bool IsDue(const LiveStep& step) {
   return step.rerunning || step.value->state() == v1::STATE_QUEUED ||
          step.value->state() == v1::STATE_RUNNING;
+}
+
+// The service that such a step waits for: "an analyser with a GPU".
+std::string WantedService(const LiveStep& step) {
+  const std::string& service = step.row->service;
+  const std::string device = steps::DeviceOf(*step.request);
+  const std::string article =
+      std::string("aeiou").find(service[0]) == std::string::npos ? "a" : "an";
+  const uint32_t gpu = GpuOf(device).value_or(0);
+  return fmt::format("{} {} with {}", article, service,
+                     gpu == 0 ? "a GPU" : fmt::format("{} GPUs", gpu + 1));
 }
 
 // `blobs/{hash}/{size}` of what is missing.
@@ -235,11 +249,14 @@ void Engine::Begin(Run& run) {
   run.accepted = true;
   run.accepted_at = loop_.Now();
   live.refused_since_us = 0;
+  live.without_device.clear();
+  live.device_rounds = 0;
   const int64_t now = loop_.UnixMicroseconds();
   v1::Step& step = workflow.Edit(run.step);
   options_.registry->Get(metrics::kQueuedSeconds, live.row->stage)
       .Observe(static_cast<double>(now - Microseconds(step.ready_time())) / 1e6);
   step.set_attempt(step.attempt() + 1);
+  step.clear_waiting_reason();
   if (!live.rerunning) {
     step.set_state(v1::STATE_RUNNING);
     *step.mutable_start_time() = TimestampOf(now);
@@ -281,12 +298,16 @@ void Engine::OnDone(Run run, const absl::Status& status, const StepResult* resul
     case Ending::kShed: {
       const milliseconds delay = *rpc::RetryAfterOf(status);
       CountRetry(live, metrics::RetryReason::kShed);
+      SetWaitingReason(*workflow, run.step, "");
       loads_[static_cast<size_t>(run.service)].Shed(loop_.Now(), delay);
       Requeue(workflow, run.step);
       break;
     }
     case Ending::kUnreached:
       Unreached(run, status);
+      break;
+    case Ending::kNoDevice:
+      LacksDevice(run, status);
       break;
     case Ending::kLost:
     case Ending::kCrashed:
@@ -415,6 +436,8 @@ void Engine::NodeFailed(const Run& run, const absl::Status& status) {
     CountRetry(live, metrics::RetryReason::kOutOfService);
     loads_[static_cast<size_t>(run.service)].Shed(
         loop_.Now(), rpc::RetryAfterOf(status).value_or(options_.backoff));
+    SetWaitingReason(*run.workflow, run.step,
+                     fmt::format("service `{}`: {}", live.row->service, MessageOf(status)));
     Requeue(run.workflow, run.step);
     return;
   }
@@ -457,7 +480,45 @@ void Engine::Unreached(const Run& run, const absl::Status& status) {
   CountRetry(live, metrics::RetryReason::kWorkerLost);
   load.Unreached(loop_.Now(),
                  std::min(kLongestPause, Backoff(kUnreachedPause, load.unreached() + 1, Jitter())));
+  SetWaitingReason(
+      *run.workflow, run.step,
+      fmt::format("service `{}` cannot be reached: {}", live.row->service, MessageOf(status)));
   Requeue(run.workflow, run.step);
+}
+
+// Costs no attempt, and holds up no other step. Calls go to the servers behind an address in turn, and
+// nobody knows which of them has a GPU: each is asked, then there is a pause.
+void Engine::LacksDevice(const Run& run, const absl::Status& status) {
+  const WorkflowPtr& workflow = run.workflow;
+  LiveStep& live = workflow->steps[run.step];
+  if (live.refused_since_us == 0) live.refused_since_us = run.start_us;
+  const absl::Status end = OutOfPatience(*workflow, live, live.refused_since_us);
+  if (!end.ok()) {
+    Fail(workflow, run.step, Annotate(status, MessageOf(end)));
+    return;
+  }
+  CountRetry(live, metrics::RetryReason::kNoDevice);
+  milliseconds pause = kAskNextServer;
+  if (!live.without_device.insert(steps::ServerOf(status)).second) {
+    const size_t asked = live.without_device.size();
+    SetWaitingReason(
+        *workflow, run.step,
+        fmt::format("waits for {}: {}{}", WantedService(live),
+                    asked == 1 ? "" : fmt::format("none of {} has one, the last: ", asked),
+                    MessageOf(status)));
+    live.without_device.clear();
+    pause = std::min(kLongestPause, Backoff(kUnreachedPause, ++live.device_rounds, Jitter()));
+  }
+  const uint64_t epoch = ++live.epoch;
+  After(pause, [this, workflow, step = run.step, epoch] {
+    if (workflow->steps[step].epoch == epoch) Ready(workflow, step);
+  });
+}
+
+void Engine::SetWaitingReason(LiveWorkflow& workflow, int step, const std::string& text) {
+  if (workflow.steps[step].value->waiting_reason() == text) return;
+  workflow.EditProgress(step).set_waiting_reason(text);
+  touched_.insert(workflow.id);
 }
 
 void Engine::Requeue(const WorkflowPtr& workflow, int step) {
@@ -547,6 +608,7 @@ void Engine::EndStep(const WorkflowPtr& workflow, int step, v1::State state,
   v1::Step& value = workflow->Edit(step);
   value.set_state(state);
   value.clear_progress();
+  value.clear_waiting_reason();
   *value.mutable_end_time() = Now();
   if (!why.ok()) *value.mutable_error() = ToProto(why);
   workflow->steps[step].request = nullptr;

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,10 @@ struct LiveStep {
   Failures failures;
   int64_t refused_since_us = 0;  // no service has accepted it since; 0: not so
   int64_t faulty_since_us = 0;   // no machine could run it since; 0: not so
-  uint64_t run = 0;              // the run of this step, or of an identical one
+  // Servers that lack its GPU, in this round of asking them, and how many rounds there were.
+  std::set<std::string> without_device;
+  int device_rounds = 0;
+  uint64_t run = 0;  // the run of this step, or of an identical one
   // The request as it is sent, except for the id; `key` is equal for identical steps ("": never).
   std::shared_ptr<google::protobuf::Message> request;
   std::string key;

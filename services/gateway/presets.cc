@@ -3,6 +3,7 @@
 #include <set>
 
 #include "common/base/status.h"
+#include "common/runner/device.h"
 #include "services/gateway/expand.h"
 
 namespace quench::gateway::internal {
@@ -271,7 +272,9 @@ class QuantizeSteps {
     if (how_.has_trial_target()) {
       *request->mutable_target() = how_.trial_target();
     } else {
-      request->mutable_target()->set_name("x86-64");
+      // Newer GPUs run the code of sm_75; the host is x86-64 without being asked for.
+      const bool on_gpu = taps && GpuOf(how_.calibrate().device()).has_value();
+      request->mutable_target()->set_name(on_gpu ? "cuda -arch=sm_75" : "x86-64");
     }
     request->mutable_options()->set_opt_level(taps ? 2 : 3);  // with taps every value is seen
     request->mutable_options()->set_taps(taps);

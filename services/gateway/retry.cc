@@ -40,6 +40,7 @@ bool IsRefusedByTheTransport(const absl::Status& status) {
 
 Ending Classify(const absl::Status& status, bool accepted) {
   const std::string reason = rpc::ReasonOf(status);
+  if (!accepted && reason == rpc::ReasonName(rpc::Reason::kNoDevice)) return Ending::kNoDevice;
   if (absl::IsResourceExhausted(status) && rpc::RetryAfterOf(status)) return Ending::kShed;
   if (IsOfTheProcess(reason)) return Ending::kCrashed;
   if (reason == rpc::ReasonName(rpc::Reason::kServerDrained)) return Ending::kDrained;

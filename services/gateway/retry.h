@@ -13,6 +13,7 @@ enum class Ending {
   kFinal,        // another attempt would end the same way
   kShed,         // RESOURCE_EXHAUSTED with RetryInfo: not begun, the service says when to ask again
   kUnreached,    // not begun: no service could be reached
+  kNoDevice,     // not begun: the server that was asked lacks the GPU, another may have it
   kLost,         // the worker vanished: another may run it
   kCrashed,      // the process that did the work was killed by a signal, or hung
   kMissingBlob,  // blobs that the step needs are gone
