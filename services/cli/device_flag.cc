@@ -2,22 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <iterator>
 
-#include "common/base/status.h"
+#include "common/runner/device.h"
+#include "common/runtime/quench_rt.h"
 
 namespace quench::cli {
-namespace {
-
-bool NamesDevice(const std::string& text) {
-  constexpr std::string_view kGpu = "cuda:";
-  if (text == "cpu" || text == "cuda") return true;
-  return text.size() > kGpu.size() && text.compare(0, kGpu.size(), kGpu) == 0 &&
-         std::all_of(text.begin() + kGpu.size(), text.end(),
-                     [](char c) { return c >= '0' && c <= '9'; });
-}
-
-}  // namespace
 
 Option AddDeviceFlag(const Options& options, std::string& device) {
   options.AddRule([&device] {
@@ -25,17 +15,20 @@ Option AddDeviceFlag(const Options& options, std::string& device) {
                ? ""
                : fmt::format("--device: `{}` is not cpu, cuda or cuda:N", device);
   });
-  return options.Add("--device", device,
-                     "Where to run: cpu, cuda, or cuda:1 for the second GPU (default: a GPU if the "
-                     "library has code for it and there is one)",
-                     "cpu|cuda|cuda:N");
+  return options.Add(
+      "--device", device,
+      "Where to run: cpu, cuda, or cuda:1 for the second GPU; a gateway waits for a service "
+      "that has it (default: a GPU if the library has code for it and there is one)",
+      "cpu|cuda|cuda:N");
 }
 
-absl::Status RefuseDeviceThere(const std::string& device) {
-  if (device.empty()) return absl::OkStatus();
-  return InvalidArgument(
-      "--device: it names devices of this machine, and a gateway runs libraries on its own; remove "
-      "--gateway (or QUENCH_GATEWAY) to run here");
+absl::Status CheckDeviceHere(const std::string& device) {
+  const std::optional<uint32_t> gpu = GpuOf(device);
+  quench_rt_gpu found = {};
+  found.size = sizeof found;
+  quench_rt_error error;
+  if (!gpu || quench_rt_find_gpu(*gpu, &found, &error) == QUENCH_RT_OK) return absl::OkStatus();
+  return absl::FailedPreconditionError(fmt::format("--device: {}", std::data(error.text)));
 }
 
 }  // namespace quench::cli

@@ -12,7 +12,7 @@ namespace quench::cli {
 // `device` becomes OpenOptions::device; a text that names no device is a usage error.
 Option AddDeviceFlag(const Options& options, std::string& device);
 
-// INVALID_ARGUMENT where a device is asked for and a gateway would do the work.
-absl::Status RefuseDeviceThere(const std::string& device);
+// FAILED_PRECONDITION if `device` is a GPU that this machine does not have.
+absl::Status CheckDeviceHere(const std::string& device);
 
 }  // namespace quench::cli

@@ -64,7 +64,8 @@ absl::StatusOr<analyser::InferReport> InferThere(const InferJob&, const StepCont
 absl::StatusOr<BenchResult> BenchThere(const BenchJob&, const StepContext&) {
   return BecomeRemote();
 }
-absl::StatusOr<quantizer::Statistics> CalibrateThere(const CalibrateJob&, const StepContext&) {
+absl::StatusOr<quantizer::Statistics> CalibrateThere(const CalibrateJob&, const StepContext&,
+                                                     std::string*) {
   return BecomeRemote();
 }
 absl::StatusOr<QuantizedModel> QuantizeThere(const QuantizeModelJob&, const StepContext&) {

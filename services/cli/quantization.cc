@@ -110,16 +110,22 @@ absl::StatusOr<std::map<std::string, double>> MagnitudesOf(const std::string& ca
 }
 
 absl::StatusOr<quantizer::Statistics> CalibrateHere(TapBuild& taps, const SampleOptions& samples,
-                                                    const StepContext& context) {
+                                                    const StepContext& context,
+                                                    std::string* ran_on) {
   // Sizes are asked for before anything is built.
   if (samples.random > 0) QUENCH_RETURN_IF_ERROR(RandomSizes(samples, taps.graph()).status());
   QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path library, taps.Library(context));
-  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact, Artifact::Open(library));
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> artifact,
+                          Artifact::Open(library, {1, taps.device()}));
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Samples> opened,
                           OpenSamplesOf(samples, taps.graph(), artifact->inputs(), context));
   quantizer::CalibrateOptions how;
   how.random = samples.random > 0;
   how.workers = static_cast<int>(samples.workers > 0 ? samples.workers : quench_rt_cpus());
+  how.device = taps.device();
+  if (ran_on != nullptr) *ran_on = artifact->device();
+  if (samples.workers == 0 && artifact->device() != "cpu")
+    how.workers = std::min(how.workers, quantizer::kWorkersOnGpu);
   return quantizer::Calibrate(taps.graph(), library, *opened, how, context);
 }
 

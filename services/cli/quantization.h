@@ -44,8 +44,10 @@ void TellEqualized(int pairs, double before, double after);
 void TellOutliers(const std::vector<quantizer::OutlierLayer>& layers);
 void TellSplit(const std::vector<quantizer::SplitLayer>& layers);
 
+// `ran_on` becomes the device that samples ran on (Artifact::device).
 absl::StatusOr<quantizer::Statistics> CalibrateHere(TapBuild& taps, const SampleOptions& samples,
-                                                    const StepContext& context);
+                                                    const StepContext& context,
+                                                    std::string* ran_on = nullptr);
 // Says on stderr what is doubtful about statistics: random samples, values that were not finite.
 void WarnOf(const quantizer::Statistics& statistics);
 

@@ -70,8 +70,7 @@ struct VerifyJob {
   analyser::VerifyOptions options;
   int opt_level = 3;  // of the build whose layers are compared
 };
-// As analyser::Verify, on the CPU of the gateway's analyser: what has to be built for it is built
-// there.
+// As analyser::Verify, on the gateway's analyser: what has to be built for it is built there.
 absl::StatusOr<analyser::VerifyReport> VerifyThere(const VerifyJob& job,
                                                    const StepContext& context);
 
@@ -134,6 +133,7 @@ struct InferJob {
   std::string target;     // empty: the interpreter
   std::string save;       // a folder that values go to, or empty
   bool pictures = false;  // there too
+  std::string device = {};
 };
 absl::StatusOr<analyser::InferReport> InferThere(const InferJob& job, const StepContext& context);
 
@@ -144,8 +144,9 @@ struct BenchJob {
   double seconds = 3;
   std::map<std::string, int64_t> sizes;
   uint64_t seed = 1;
+  std::string device = {};
 };
-// As Benchmark, on the CPU of the gateway's analyser.
+// As Benchmark, on the gateway's analyser.
 absl::StatusOr<BenchResult> BenchThere(const BenchJob& job, const StepContext& context);
 
 struct CalibrateJob {
@@ -153,9 +154,13 @@ struct CalibrateJob {
   const ModelOptions& model;
   const RescueFlags& rescue;
   const SampleOptions& samples;
+  std::string device = {};
+  bool use_cuda = false;  // on a GPU if the quantizer has one
 };
+// `ran_on` as of CalibrateHere.
 absl::StatusOr<quantizer::Statistics> CalibrateThere(const CalibrateJob& job,
-                                                     const StepContext& context);
+                                                     const StepContext& context,
+                                                     std::string* ran_on);
 
 struct QuantizeModelJob {
   const GatewayOptions& gateway;

@@ -5,6 +5,7 @@
 #include "common/runner/open_sizes.h"
 #include "services/cli/model_source.h"
 #include "services/codegen/codegen.h"
+#include "services/codegen/targets/host_cpu.h"
 
 namespace quench::cli {
 
@@ -50,6 +51,10 @@ absl::StatusOr<std::filesystem::path> TapBuild::Library(const StepContext& conte
   codegen::CompileOptions options;
   options.opt_level = 2;  // fast kernels, and every value is to be seen: nothing is fused
   options.taps = codegen::Taps::kModelValues;
+  if (device_ != "cpu" && !codegen::ThisGpu().empty()) {
+    options.target = "cuda";
+    options.host_target = "host";
+  }
   QUENCH_RETURN_IF_ERROR(codegen::Compile(graph_, options, folder.path() / "taps.so",
                                           folder.path() / "taps.h", context)
                              .status());

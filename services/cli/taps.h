@@ -37,17 +37,21 @@ absl::StatusOr<std::unique_ptr<Samples>> OpenSamplesOf(const SampleOptions& opti
                                                        std::span<const ArtifactTensor> inputs,
                                                        const StepContext& context);
 
-// A tap build of a graph for this CPU, made when it is first asked for.
+// A tap build of a graph for this machine, made when it is first asked for.
 class TapBuild {
  public:
-  // `graph` must outlive this.
-  explicit TapBuild(const Graph& graph) : graph_(graph) {}
+  // `graph` must outlive this. With `device` (OpenOptions::device) the build has code for this
+  // machine's first GPU too, if there is one, unless the device is the CPU.
+  explicit TapBuild(const Graph& graph, std::string device = "cpu")
+      : graph_(graph), device_(std::move(device)) {}
   // Stays where it is as long as this does.
   absl::StatusOr<std::filesystem::path> Library(const StepContext& context);
   const Graph& graph() const { return graph_; }
+  const std::string& device() const { return device_; }
 
  private:
   const Graph& graph_;
+  const std::string device_;
   std::optional<TempDir> folder_;
 };
 

@@ -1,6 +1,8 @@
 // Commands that run libraries, on a GPU that the CPU stands for.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -88,6 +90,65 @@ TEST_F(DeviceTest, ResultsAreCheckedThere) {
         Run({"compare", "cpu/model.so", "gpu/model.so", "--random", "2", "--device", device});
     EXPECT_THAT(compared.out, HasSubstr("agreement  100.00 %"));
   }
+}
+
+TEST_F(DeviceTest, LayersAreThoseOfTheirCode) {
+  const Outcome there = Run({"verify", DigitsModel(), "gpu/model.so", "--per-layer"});
+  EXPECT_THAT(there.out, HasSubstr("device     cuda:0 Quench emulated device\n"));
+  EXPECT_EQ(there.out.find("layers are those"), std::string::npos);
+  const nlohmann::json report =
+      Report({"verify", DigitsModel(), "gpu/model.so", "--per-layer"}, "cuda");
+  EXPECT_EQ(report.at("device"), "cuda:0 Quench emulated device");
+  EXPECT_EQ(report.at("kernels").at("layers_device"), report.at("device"));
+  EXPECT_EQ(Report({"verify", DigitsModel(), "gpu/model.so", "--per-layer"}, "cpu")
+                .at("kernels")
+                .at("layers_device"),
+            "cpu");
+}
+
+// Statistics of the same samples, run on a GPU and on the CPU.
+TEST_F(DeviceTest, SamplesOfCalibrationRunThere) {
+  const auto calibrate = [&](const std::string& file, const Words& more) {
+    Words words = {"calibrate", DigitsModel(), "--random", "20", "--output", file};
+    words.insert(words.end(), more.begin(), more.end());
+    return Run(words);
+  };
+  const auto values = [&](const std::string& file) {
+    return nlohmann::json::parse(Run({"calibrate", file, "--format", "json"}).out).at("values");
+  };
+  EXPECT_THAT(calibrate("gpu.stats", {}).out, HasSubstr("device   cuda:0 Quench emulated device"));
+  EXPECT_EQ(calibrate("asked.stats", {"--use-cuda"}).err.find("note"), std::string::npos);
+  calibrate("named.stats", {"--device", "cuda:0"});
+  EXPECT_EQ(calibrate("cpu.stats", {"--device", "cpu"}).out.find("device"), std::string::npos);
+  const nlohmann::json gpu = values("gpu.stats"), cpu = values("cpu.stats");
+  EXPECT_EQ(*ReadFile(work_.path("asked.stats")), *ReadFile(work_.path("gpu.stats")));
+  EXPECT_EQ(*ReadFile(work_.path("named.stats")), *ReadFile(work_.path("gpu.stats")));
+  ASSERT_EQ(gpu.size(), cpu.size());
+  for (size_t i = 0; i < cpu.size(); ++i) {
+    EXPECT_EQ(gpu[i].at("name"), cpu[i].at("name"));
+    const double low = cpu[i].at("low"), high = cpu[i].at("high");
+    const double width = std::max({std::abs(low), std::abs(high), 1e-30});
+    for (const char* key : {"low", "high", "mean", "standard_deviation", "mean_low", "mean_high"}) {
+      EXPECT_NEAR(gpu[i].at(key).get<double>(), cpu[i].at(key).get<double>(), 1e-5 * width)
+          << cpu[i].at("name") << " " << key;
+    }
+  }
+  EXPECT_THAT(work_
+                  .Run({"calibrate", DigitsModel(), "--random", "1", "--output", "x.stats",
+                        "--device", "cuda:3"})
+                  .err,
+              HasSubstr("--device: there is no GPU 3, the driver has 1"));
+}
+
+TEST_F(DeviceTest, CalibrationFallsBackWithANote) {
+  setenv("QUENCH_CUDA_DRIVER", "/nonexistent.so", /*overwrite=*/1);
+  Words words = {"calibrate", DigitsModel(), "--random", "2", "--output"};
+  words.emplace_back("auto.stats");
+  EXPECT_EQ(Run(words).err.find("note"), std::string::npos);
+  words.back() = "cuda.stats";
+  words.emplace_back("--use-cuda");
+  EXPECT_THAT(Run(words).err, HasSubstr("note: --use-cuda: there is no GPU"));
+  EXPECT_EQ(*ReadFile(work_.path("cuda.stats")), *ReadFile(work_.path("auto.stats")));
 }
 
 TEST_F(DeviceTest, OnesThatAreNotThereAreErrors) {

@@ -87,7 +87,7 @@ std::string Cluster::Config(const std::string& name) const {
                               gateway(), token);
 }
 
-void Cluster::Start(const std::string& name) {
+void Cluster::Start(const std::string& name, const std::vector<std::string>& variables) {
   const std::filesystem::path config = folder_.path() / (name + ".txtpb");
   ASSERT_TRUE(WriteFileAtomically(config, Config(name)).ok());
   std::vector<std::string> command;
@@ -97,7 +97,7 @@ void Cluster::Start(const std::string& name) {
     command.push_back(word);
   }
   processes_[name] = std::make_unique<Background>(
-      command, folder_.path() / fmt::format("{}.{}.log", name, ++starts_));
+      command, folder_.path() / fmt::format("{}.{}.log", name, ++starts_), variables);
   ASSERT_TRUE(processes_[name]->WaitForLog(name + " serves on ")) << processes_[name]->Log();
   ASSERT_TRUE(processes_[name]->WaitForLog(name == "gateway" ? "blobs in" : "slots"));
   addresses_[name] = processes_[name]->FromLog(name + " serves on ");

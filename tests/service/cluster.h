@@ -31,8 +31,8 @@ class Cluster {
   static const std::vector<std::string>& Services();  // without the gateway
 
   Background& process(const std::string& name) { return *processes_.at(name); }
-  // Again on the address that it had. The one before must have ended.
-  void Start(const std::string& name);
+  // Again on the address that it had. The one before must have ended. `variables`: of Background.
+  void Start(const std::string& name, const std::vector<std::string>& variables = {});
   // SIGKILL, and gone.
   void Kill(const std::string& name);
   // SIGTERM; gives the exit code.

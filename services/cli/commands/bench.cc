@@ -213,14 +213,13 @@ absl::Status RunBench(const BenchArgs& args, const StepContext& context) {
         "--key: keys and passwords stay in this process; measure encrypted libraries without a "
         "gateway");
   }
-  if (!sealed && UsesGateway(*args.gateway)) QUENCH_RETURN_IF_ERROR(RefuseDeviceThere(args.device));
   QUENCH_ASSIGN_OR_RETURN(const auto sizes, ParseSizes(args.sizes));
-  QUENCH_ASSIGN_OR_RETURN(
-      const BenchResult result,
-      !sealed && UsesGateway(*args.gateway)
-          ? BenchThere({*args.gateway, args.artifact, args.threads, args.seconds, sizes, args.seed},
-                       context)
-          : BenchHere(args, sizes, context));
+  QUENCH_ASSIGN_OR_RETURN(const BenchResult result,
+                          !sealed && UsesGateway(*args.gateway)
+                              ? BenchThere({*args.gateway, args.artifact, args.threads,
+                                            args.seconds, sizes, args.seed, args.device},
+                                           context)
+                              : BenchHere(args, sizes, context));
   if (args.format == "json") {
     fmt::print("{}\n", ToJson(result).dump(2));
   } else {

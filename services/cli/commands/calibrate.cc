@@ -13,6 +13,7 @@
 #include "common/base/status.h"
 #include "services/cli/colour.h"
 #include "services/cli/commands/declarations.h"
+#include "services/cli/device_flag.h"
 #include "services/cli/model_source.h"
 #include "services/cli/progress.h"
 #include "services/cli/quantization.h"
@@ -48,6 +49,7 @@ struct CalibrateArgs {
   bool force = false;
   bool show = false;
   bool use_cuda = false;
+  std::string device;
   std::string format = "text";
   std::function<std::vector<std::string>()> given;  // the options that were
 };
@@ -126,11 +128,13 @@ absl::StatusOr<bool> IsStatisticsFile(const std::string& path) {
 }
 
 absl::StatusOr<quantizer::Statistics> StatisticsHere(const CalibrateArgs& args,
-                                                     const StepContext& context) {
+                                                     const StepContext& context,
+                                                     std::string* ran_on) {
+  QUENCH_RETURN_IF_ERROR(CheckDeviceHere(args.device));
   QUENCH_ASSIGN_OR_RETURN(const Graph graph,
                           PrepareForQuantization(*args.model, args.rescue, context));
-  TapBuild taps(graph);
-  return CalibrateHere(taps, args.samples, context);
+  TapBuild taps(graph, args.device);
+  return CalibrateHere(taps, args.samples, context, ran_on);
 }
 
 absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context) {
@@ -168,25 +172,27 @@ absl::Status RunCalibrate(const CalibrateArgs& args, const StepContext& context)
   plan += BuildPlan();
   plan += {{"calibrate", 60}};
   PlanProgress(std::move(plan));
-  QUENCH_ASSIGN_OR_RETURN(
-      quantizer::Statistics statistics,
-      UsesGateway(*args.gateway)
-          ? CalibrateThere({*args.gateway, *args.model, args.rescue, args.samples}, context)
-          : StatisticsHere(args, context));
+  std::string ran_on = "cpu";
+  QUENCH_ASSIGN_OR_RETURN(quantizer::Statistics statistics,
+                          UsesGateway(*args.gateway)
+                              ? CalibrateThere({*args.gateway, *args.model, args.rescue,
+                                                args.samples, args.device, args.use_cuda},
+                                               context, &ran_on)
+                              : StatisticsHere(args, context, &ran_on));
   if (exists && args.add) {
     QUENCH_RETURN_IF_ERROR(Annotate(before.Merge(statistics), fmt::format("`{}`", args.output)));
     statistics = std::move(before);
   }
   QUENCH_RETURN_IF_ERROR(quantizer::WriteStatistics(statistics, args.output));
-  if (args.use_cuda) {
-    PrintNote("samples never run on GPUs, these ran on the CPU");
-  }
+  if (args.use_cuda && ran_on == "cpu")
+    PrintNote("--use-cuda: there is no GPU, samples ran on the CPU");
   WarnOf(statistics);
   if (args.show || args.format == "json") {
     Show(statistics, args.format);
   } else {
     fmt::print("{}\n  samples  {}\n  values   {}\n", args.output, statistics.samples,
                statistics.values.size());
+    if (ran_on != "cpu") fmt::print("  device   {}\n", ran_on);
   }
   return absl::OkStatus();
 }
@@ -220,9 +226,13 @@ Action DeclareCalibrate(const Options& options) {
            "Number of samples to run in parallel; does not affect the statistics",
            "N (default: one for each CPU)")
       .Range(1, 1024);
-  options.Rare().Flag(
-      "--use-cuda", args->use_cuda,
-      "Accepted for compatibility: samples run on the CPU (calibration does not use GPUs)");
+  AddDeviceFlag(options, args->device);
+  options.Rare()
+      .Flag(
+          "--use-cuda", args->use_cuda,
+          "Run samples on the first GPU, or, if there is none, on the CPU with a note; a gateway's "
+          "services have GPUs of their own. Without --device and --gateway this is the default")
+      .Excludes({"--device"});
   options.Flag("--show", args->show, "Print the statistics");
   AddFormat(options, args->format);
   AddWorkOptions(options, args->gateway);

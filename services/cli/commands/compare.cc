@@ -166,7 +166,6 @@ absl::Status RunCompare(CompareArgs args, const StepContext& context) {
     return UsageError(
         InvalidArgument("no samples: give --data PATH, or --random N if there is no data"));
   }
-  if (UsesGateway(*args.gateway)) QUENCH_RETURN_IF_ERROR(RefuseDeviceThere(args.options.device));
   QUENCH_RETURN_IF_ERROR(CheckReport(args));
   QUENCH_RETURN_IF_ERROR(CheckModelOptions(args));
   analyser::CompareOptions options = args.options;

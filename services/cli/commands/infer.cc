@@ -105,10 +105,9 @@ absl::Status RunInfer(const InferArgs& args, const StepContext& context) {
     return InvalidArgument("--save: `{}` is not a folder", args.save);
   analyser::InferReport report;
   if (UsesGateway(*args.gateway)) {
-    QUENCH_RETURN_IF_ERROR(RefuseDeviceThere(args.device));
     QUENCH_ASSIGN_OR_RETURN(const InputSources sources, SourcesOf(*args.inputs, {}));
-    const InferJob job{*args.gateway, *args.model, sources,      args.options,
-                       args.target,   args.save,   args.pictures};
+    const InferJob job{*args.gateway, *args.model, sources,       args.options,
+                       args.target,   args.save,   args.pictures, args.device};
     QUENCH_ASSIGN_OR_RETURN(report, InferThere(job, context));
   } else {
     QUENCH_ASSIGN_OR_RETURN(report, InferHere(args, context));

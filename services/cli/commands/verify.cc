@@ -56,11 +56,26 @@ struct VerifyArgs {
   int opt_level = 3;
 };
 
-// The reference is the graph as it is given; the other side is built as the library was.
+// The GPU architecture of the library's code that runs here; "": that is code for CPUs.
+absl::StatusOr<std::string> ArchitectureOf(const VerifyArgs& args,
+                                           const analyser::VerifyOptions& options) {
+  const std::string gpus = "cuda-";  // variant "cuda-sm_86"
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Artifact> library,
+                          Artifact::Open(args.artifact, {1, options.device}, options.key));
+  return library->variant().starts_with(gpus) ? library->variant().substr(gpus.size()) : "";
+}
+
+// The reference is the graph as it is given, for this CPU; the other side is built as the library was,
+// for GPUs of architecture `arch` if there is one.
 absl::Status Build(const VerifyArgs& args, const Graph& graph, bool reference,
-                   const std::filesystem::path& library, const StepContext& context) {
+                   const std::string& arch, const std::filesystem::path& library,
+                   const StepContext& context) {
   codegen::CompileOptions options;
   options.opt_level = reference ? 0 : args.opt_level;
+  if (!reference && !arch.empty()) {
+    options.target = "cuda -arch=" + arch;
+    options.host_target = "host";
+  }
   options.taps = codegen::Taps::kRunningCode;
   options.passes = PassOptionsOf(*args.model);
   std::filesystem::path header = library;
@@ -76,10 +91,11 @@ absl::Status Build(const VerifyArgs& args, const Graph& graph, bool reference,
 absl::StatusOr<analyser::VerifyReport> VerifyHere(const VerifyArgs& args,
                                                   analyser::VerifyOptions options,
                                                   const StepContext& context) {
-  const auto build = [&args](bool reference) {
-    return [&args, reference](const Graph& graph, const std::filesystem::path& library,
-                              const StepContext& step) {
-      return Build(args, graph, reference, library, step);
+  QUENCH_ASSIGN_OR_RETURN(const std::string arch, ArchitectureOf(args, options));
+  const auto build = [&](bool reference) {
+    return [&args, &arch, reference](const Graph& graph, const std::filesystem::path& library,
+                                     const StepContext& step) {
+      return Build(args, graph, reference, arch, library, step);
     };
   };
   options.build_twin = build(false);
@@ -145,7 +161,6 @@ absl::Status RunVerify(const VerifyArgs& args, const StepContext& context) {
         "--key: keys and passwords are never sent to a gateway; verify encrypted libraries without "
         "--gateway");
   }
-  if (UsesGateway(*args.gateway)) QUENCH_RETURN_IF_ERROR(RefuseDeviceThere(options.device));
   QUENCH_ASSIGN_OR_RETURN(options.key, KeyOf(*args.key));
   QUENCH_ASSIGN_OR_RETURN(
       const analyser::VerifyReport report,

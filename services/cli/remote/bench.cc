@@ -28,6 +28,7 @@ absl::StatusOr<BenchResult> BenchThere(const BenchJob& job, const StepContext& c
   gateway::v1::WorkflowSpec spec;
   analyser::v1::BenchmarkRequest* request = AddStep(spec, "benchmark")->mutable_benchmark();
   *request->mutable_library() = library[0];
+  request->set_device(job.device);
   analyser::v1::BenchmarkOptions* options = request->mutable_options();
   options->set_threads(job.threads);
   options->set_seed(job.seed);
@@ -52,7 +53,7 @@ absl::StatusOr<BenchResult> BenchThere(const BenchJob& job, const StepContext& c
   result.runs = measured.runs();
   result.threads = measured.threads();
   result.variant = measured.variant();
-  result.device = "cpu";  // steps run in a sandbox that no GPU is in
+  result.device = measured.device().empty() ? "cpu" : measured.device();  // "": of an older gateway
   for (const step::v1::SymbolSize& size : measured.sizes())
     result.sizes[size.symbol()] = size.size();
   result.batch = measured.batch();

@@ -3,6 +3,7 @@
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/runner/device.h"
 #include "services/cli/local_store.h"
 #include "services/cli/remote.h"
 #include "services/cli/remote/client.h"
@@ -46,18 +47,21 @@ ModuleSource AddPreparation(const CalibrateJob& job, const pb::BatchModel& model
 }  // namespace
 
 absl::StatusOr<quantizer::Statistics> CalibrateThere(const CalibrateJob& job,
-                                                     const StepContext& context) {
+                                                     const StepContext& context,
+                                                     std::string* ran_on) {
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
   QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store, context));
   QUENCH_ASSIGN_OR_RETURN(const pb::BatchModel model, UploadModel(job.model, *client, context));
   pb::WorkflowSpec spec;
   const ModuleSource module = AddPreparation(job, model, spec);
   codegen::v1::CompileRequest taps;
-  *taps.mutable_target() = TargetOf("host");
+  const bool for_gpu = job.use_cuda || GpuOf(job.device).has_value();
+  *taps.mutable_target() = for_gpu ? TargetOf("cuda", "host") : TargetOf("host");
   taps.mutable_options()->set_opt_level(2);  // every value is to be seen: nothing is fused
   taps.mutable_options()->set_taps(true);
   AddModuleStep(spec, "taps", &pb::StepSpec::mutable_compile, module, std::move(taps));
   qpb::CalibrateRequest calibrate;
+  calibrate.set_device(job.device);
   calibrate.set_workers(static_cast<int32_t>(job.samples.workers));
   SampleUploads uploads(*client, context);
   QUENCH_ASSIGN_OR_RETURN(*calibrate.mutable_samples(), uploads.Upload(job.samples, {}));
@@ -66,6 +70,10 @@ absl::StatusOr<quantizer::Statistics> CalibrateThere(const CalibrateJob& job,
        "taps", pb::PORT_LIBRARY);
   QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, RunModels(spec, *client, context));
   QUENCH_RETURN_IF_ERROR(TellPreparation(workflow, "", *client, context));
+  QUENCH_ASSIGN_OR_RETURN(
+      const auto result,
+      DownloadMessage<qpb::CalibrateResult>(workflow, "calibrate", "result", *client, context));
+  *ran_on = result.device().empty() ? "cpu" : result.device();  // "": of an older gateway
   QUENCH_ASSIGN_OR_RETURN(const Digest digest, OutputOf(workflow, "calibrate", "statistics"));
   QUENCH_ASSIGN_OR_RETURN(const TempDir folder, TempDir::Create());
   const std::filesystem::path file = folder.path() / "statistics";

@@ -91,6 +91,8 @@ class Follower {
     } else if (step.state() == pb::STATE_SUCCEEDED && step.cache_hit() &&
                told_.insert(step.name()).second) {
       context_.Report({name, "cached", 1, 1});
+    } else if (step.state() == pb::STATE_QUEUED && !step.waiting_reason().empty()) {
+      context_.Report({name, step.waiting_reason(), 0, 0});
     } else if (step.state() == pb::STATE_QUEUED && step.attempt() > 0) {
       context_.Report(
           {name, fmt::format("attempt {} failed, waiting to retry", step.attempt()), 0, 0});

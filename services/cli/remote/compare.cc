@@ -84,6 +84,7 @@ absl::StatusOr<analyser::CompareReport> CompareThere(const CompareJob& job,
   } else {
     Bind(step, pb::PORT_LIBRARY, other.step, pb::PORT_LIBRARY);
   }
+  request->set_device(job.options.device);
   request->set_layers(job.options.layers);
   request->set_threads(job.options.threads);
   if (job.options.tolerance) request->set_tolerance(*job.options.tolerance);

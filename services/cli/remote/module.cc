@@ -266,6 +266,7 @@ absl::StatusOr<analyser::InferReport> InferThere(const InferJob& job, const Step
   request.set_all(job.options.all);
   request.set_store_tensors(!job.save.empty());
   request.set_store_images(job.pictures);
+  request.set_device(job.device);
   AddModuleStep(spec, "infer", &pb::StepSpec::mutable_infer, module, std::move(request));
   if (!job.target.empty()) {
     pb::StepSpec* step = spec.mutable_steps()->mutable_steps(spec.steps().steps_size() - 1);

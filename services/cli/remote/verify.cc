@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "common/base/status.h"
+#include "common/runner/device.h"
 #include "services/analyser/report_proto.h"
 #include "services/cli/local_store.h"
 #include "services/cli/remote.h"
@@ -59,10 +60,10 @@ class Steps {
 
   // Build of that graph: every layer on its reference nest (level 0), or the library's twin, which shows its
   // layers.
-  void AddBuild(const std::string& name, int opt_level) {
+  void AddBuild(const std::string& name, int opt_level, const codegen::v1::Target& target) {
     pb::StepSpec* spec = Add(name);
     codegen::v1::CompileRequest* request = spec->mutable_compile();
-    *request->mutable_target() = TargetOf("host");
+    *request->mutable_target() = target;
     codegen::v1::CompileOptions* options = request->mutable_options();
     options->set_opt_level(opt_level);
     options->set_taps(true);
@@ -73,11 +74,14 @@ class Steps {
 
   void AddVerify(const Digest& library, const VerifyNeeds& needs) {
     if (needs.reference || needs.taps) AddTransform();
-    if (needs.reference) AddBuild("reference", 0);
-    if (needs.taps) AddBuild("taps", job_.opt_level);
+    if (needs.reference) AddBuild("reference", 0, TargetOf("host"));
+    const bool on_gpu = GpuOf(job_.options.device).has_value();
+    if (needs.taps)
+      AddBuild("taps", job_.opt_level, on_gpu ? TargetOf("cuda", "host") : TargetOf("host"));
     pb::StepSpec* spec = Add("verify");
     analyser::v1::VerifyRequest* request = spec->mutable_verify();
     *request->mutable_library() = library;
+    request->set_device(job_.options.device);
     analyser::v1::VerifyOptions* options = request->mutable_options();
     options->set_samples(job_.options.samples);
     if (job_.options.tolerance) options->set_tolerance(*job_.options.tolerance);

@@ -63,6 +63,7 @@ void PrintSteps(const pb::Workflow& workflow) {
     fmt::print("  {:<40} {:<10} attempt {}/{}{}\n", step.name(), StateText(step.state()),
                step.attempt(), step.max_attempts(), step.cache_hit() ? ", cached" : "");
     if (step.has_error()) fmt::print("    {}\n", step.error().message());
+    if (!step.waiting_reason().empty()) fmt::print("    {}\n", step.waiting_reason());
     for (const pb::FailedAttempt& attempt : step.failed_attempts()) {
       fmt::print("    attempt {}: {}\n", attempt.attempt(), attempt.error().message());
     }
