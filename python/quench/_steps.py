@@ -189,6 +189,11 @@ def _first_gpu() -> str:
     return text(gpu.arch) if lib.quench_rt_find_gpu(0, gpu, ffi.NULL) == 0 else ""
 
 
+def has_gpu() -> bool:
+    """Whether this machine has one."""
+    return bool(_first_gpu())
+
+
 def fill_target(request: Any, target: Optional[Target], host: Optional[Target] = None) -> None:
     """A name, a target string, or a mapping of its keys; `host` is this machine's own CPU."""
 

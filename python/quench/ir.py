@@ -12,7 +12,7 @@ import numpy as np
 from quench._gateway import message
 from quench._modules import module_bytes, upload_module
 from quench._results import Results, output
-from quench._steps import Path, Steps, fill_quantize_options, fill_sizes, portable_target, real, whole
+from quench._steps import Path, Steps, fill_quantize_options, fill_sizes, fill_target, has_gpu, portable_target, real, whole
 from quench._wording import near_names
 from quench.errors import ArgumentError, InputError
 
@@ -199,16 +199,15 @@ class IR(Results):
         return self
 
     @near_names
-    def calibrate(self, data: Samples, reset: bool = True, use_cuda: bool = False, *, images: str = "",
+    def calibrate(self, data: Samples, reset: bool = True, use_cuda: Optional[bool] = None, *, images: str = "",
                   sizes: Optional[Mapping[str, int]] = None) -> Self:
         """Runs samples through the model and keeps the ranges of its values. `data`: a folder or file of samples, an array whose
         rows are samples, how many random ones, or samples one by one: an array, a list of arrays or a dict by the inputs' names.
         `sizes`, for random ones: what inputs decide. `reset=False` adds to earlier calls. Nothing else changes: the module computes
-        what it did. `use_cuda` warns: CPUs do it."""
+        what it did. `use_cuda`: samples run on a GPU of the gateway's quantizer; True warns where that has none, and a CPU runs them.
+        None: if this machine has a GPU, without a warning."""
         if sizes and not isinstance(data, (int, np.integer)):
             raise InputError("sizes are those of random samples, and these have their own")
-        if use_cuda:
-            warnings.warn("use_cuda: samples are run on CPUs", stacklevel=3)
         adds = self._statistics is not None and not reset
         if adds and self._batch:
             raise InputError("the batch size changed since the module was calibrated; reset=True begins anew")
@@ -216,15 +215,25 @@ class IR(Results):
         passes = steps.add("transform")
         passes.module.CopyFrom(self._module)
         build = steps.add("compile", {"module": ("transform", "module")})
-        build.target.name = portable_target()
+        if has_gpu() if use_cuda is None else use_cuda:
+            fill_target(build.target, "cuda", portable_target())
+        else:
+            build.target.name = portable_target()
         build.options.opt_level, build.options.taps = 2, True
         request = steps.add("calibrate", {"module": ("transform", "module"), "tap_library": ("compile", "library")})
         self._client._fill_samples(request.samples, data, images, [each["name"] for each in self.inputs])
         fill_sizes(request.samples.sizes, sizes)
         if adds:
             request.statistics.CopyFrom(self._statistics)
+        if use_cuda is False:
+            request.device = "cpu"
         done = self._client.gateway.run(steps.spec)
         self._statistics = output(done, "calibrate", "statistics").digest
+        if use_cuda:
+            result = message("quench.quantizer.v1.CalibrateResult").FromString(
+                self._client.gateway.read_bytes(output(done, "calibrate", "result").digest))
+            if not result.device.startswith("cuda"):
+                warnings.warn("use_cuda: the gateway's quantizer has no GPU, a CPU ran the samples", stacklevel=3)
         self._calibrated = output(done, "transform", "module").module
         self._batch = 0
         return self

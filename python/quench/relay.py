@@ -154,10 +154,10 @@ class RelayModule(IR):
         return super().split_tensors(force, parts=parts, least_gain=least_gain)
 
     @near_names
-    def calibrate(self, calib_data: Samples, reset: bool = True, use_cuda: bool = True, *,  # pyright: ignore
+    def calibrate(self, calib_data: Samples, reset: bool = True, use_cuda: Optional[bool] = True, *,  # pyright: ignore
                   images: str = "", sizes: Optional[Mapping[str, int]] = None) -> Self:
-        """`use_cuda` falls back to CPUs: samples are run there."""
-        return super().calibrate(calib_data, reset, images=images, sizes=sizes)
+        """`use_cuda` falls back to CPUs: True is IR.calibrate's None."""
+        return super().calibrate(calib_data, reset, None if use_cuda else False, images=images, sizes=sizes)
 
     def quantize(self, activation_dtype: str = "int8", kernel_dtype: Optional[str] = None,
                  bias_dtype: Optional[str] = None, per_channel: bool = False, calib_method: str = "average", quant_type: str = "any",

@@ -345,9 +345,11 @@ class ForgeCompatTest(unittest.TestCase):
             warnings.simplefilter("error")
             ir.calibrate(list(self.samples[:, None]), True, True)
             ir.calibrate(calib_data=self.samples, reset=False, use_cuda=True)
+            self.plain.copy().set_batch_size(1).calibrate(self.samples)
+            self.plain.copy().set_batch_size(1).calibrate(self.samples, use_cuda=False)
         self.assertEqual((ir.fingerprint, hash(ir), ir.operators), before)
         self.assertTrue(ir.is_calibrated)
-        with self.assertWarnsRegex(UserWarning, "samples are run on CPUs"):
+        with self.assertWarnsRegex(UserWarning, "the gateway's quantizer has no GPU, a CPU ran the samples"):
             self.assertTrue(self.plain.copy().set_batch_size(1).calibrate(self.samples, use_cuda=True).is_calibrated)
 
     def types(self, ir):
