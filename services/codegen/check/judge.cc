@@ -43,8 +43,7 @@ double CheckJudge::ToleranceOf(ValueId id) {
   if (found != of_code_.end() && tolerance > 0)
     tolerance = std::max(tolerance, found->second.tolerance);
   // Constants may have been made of what is rounded.
-  if (tolerance > 0 && IsCoarse())
-    tolerance = std::max(tolerance, coarseness_);
+  if (tolerance > 0 && IsCoarse()) tolerance = std::max(tolerance, coarseness_);
   return tolerance;
 }
 
@@ -81,7 +80,8 @@ std::optional<Mismatch> CheckJudge::JudgeIntegers(const JudgedValue& value,
                   0};
 }
 
-// Values that are stored in 16 bits, or multiplied as TF32, are rounded on the way, where the model has f32: elements near a
+// Values that are stored in 16 bits, or multiplied as TF32, are rounded on the way, where the model
+// has f32: elements near a
 // step or a pole, of any operator, come out otherwise. One in eight may, and one of fewer, by as much
 // as the largest of them, and never as what is not a number.
 bool CheckJudge::MayBeRounding(const JudgedValue& value, int64_t wrong, double error) const {

@@ -13,7 +13,8 @@
 
 namespace quench::codegen {
 
-// The relative error that is allowed where f32 is multiplied as TF32: four units in the last of its 10 bits, as of bf16.
+// The relative error that is allowed where f32 is multiplied as TF32: four units in the last of its
+// 10 bits, as of bf16.
 inline constexpr double kTf32Tolerance = 0x1p-8;
 
 struct Mismatch {

@@ -24,6 +24,7 @@ class BodyEmitter {
     auto* type = llvm::FunctionType::get(b_.getVoidTy(), ArgumentTypes(), false);
     body_ = CreateFunction(state_, emulated_ ? state_.prefix + "_" + name : name, type);
     body_->setVisibility(llvm::GlobalValue::DefaultVisibility);
+    if (!emulated_ && inner->hasFnAttribute(kRegistersAttribute)) LimitRegisters(inner);
     b_.SetInsertPoint(Block("entry"));
     const Turns turns = TurnsOfThread();
     llvm::Value *list = BufferList(turns.first), *values = SlotValues();
@@ -31,6 +32,19 @@ class BodyEmitter {
   }
 
  private:
+  // As attribute and as LLVM 19 has it.
+  void LimitRegisters(llvm::Function* inner) {
+    const llvm::Attribute limit = inner->getFnAttribute(kRegistersAttribute);
+    body_->addFnAttr(limit);
+    llvm::Constant* most =
+        b_.getInt32(static_cast<uint32_t>(std::stoi(limit.getValueAsString().str())));
+    llvm::LLVMContext& context = state_.context;
+    state_.module->getOrInsertNamedMetadata("nvvm.annotations")
+        ->addOperand(llvm::MDNode::get(
+            context, {llvm::ValueAsMetadata::get(body_), llvm::MDString::get(context, "maxnreg"),
+                      llvm::ValueAsMetadata::get(most)}));
+  }
+
   // A thread's tasks: the first, and how many there are from one to the next.
   struct Turns {
     llvm::Value *first, *step;
@@ -77,8 +91,7 @@ class BodyEmitter {
       llvm::Value* value = emulated_ ? Argument(i) : b_.CreateAddrSpaceCast(Argument(i), ptr);
       if (i + 1 == buffers_ && !plan_.scratch_bytes.is(0)) {
         const auto bytes = static_cast<uint64_t>(plan_.scratch_bytes.value());
-        value =
-            b_.CreateGEP(b_.getInt8Ty(), value, b_.CreateMul(first_task, b_.getInt64(bytes)));
+        value = b_.CreateGEP(b_.getInt8Ty(), value, b_.CreateMul(first_task, b_.getInt64(bytes)));
       }
       b_.CreateStore(value, b_.CreateConstGEP1_64(ptr, list, i));
     }

@@ -16,6 +16,9 @@ namespace quench::codegen {
 // LLVM's numbers of NVPTX's address spaces.
 inline constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
 
+// Of a function: the most registers of a thread, as LLVM calls it from version 20 on.
+inline constexpr char kRegistersAttribute[] = "nvvm.maxnreg";
+
 class DeviceOps {
  public:
   // `thread` is the emulated thread, a quench_emulated_thread*; null: the target is a GPU.

@@ -17,6 +17,50 @@ Int LlvmVectorBuilder::Thread() {
 
 void LlvmVectorBuilder::Barrier() { Device().Barrier(); }
 
+namespace {
+
+llvm::Align AlignOfWhole(int lanes, DataType type) {
+  constexpr uint64_t kMost = 16;
+  return llvm::Align(std::min(kMost, static_cast<uint64_t>(lanes * DataTypeBits(type) / 8)));
+}
+
+}  // namespace
+
+void LlvmVectorBuilder::LimitRegisters(int most) {
+  b_.GetInsertBlock()->getParent()->addFnAttr(kRegistersAttribute, std::to_string(most));
+}
+
+Vec LlvmVectorBuilder::LoadAligned(Ptr address, int lanes, DataType type) {
+  return Loaded(b_.CreateAlignedLoad(VecType(lanes, type), At(address), AlignOfWhole(lanes, type)),
+                lanes, type);
+}
+
+void LlvmVectorBuilder::StoreAligned(Ptr address, Vec value) {
+  b_.CreateAlignedStore(At(value), At(address), AlignOfWhole(value.lanes, value.type));
+}
+
+Vec LlvmVectorBuilder::LoadIf(Bool present, Ptr address, int lanes, DataType type,
+                              uint8_t otherwise) {
+  llvm::Type* whole = VecType(lanes, type);
+  const llvm::APInt bytes =
+      llvm::APInt::getSplat(static_cast<unsigned>(DataTypeBits(type)), llvm::APInt(8, otherwise));
+  llvm::Constant* missing =
+      otherwise == 0 ? llvm::Constant::getNullValue(whole) : llvm::ConstantInt::get(whole, bytes);
+  llvm::BasicBlock* before = b_.GetInsertBlock();
+  llvm::Function* function = before->getParent();
+  auto* load = llvm::BasicBlock::Create(b_.getContext(), "load", function);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "loaded", function);
+  b_.CreateCondBr(At(present), load, after);
+  b_.SetInsertPoint(load);
+  llvm::Value* loaded = b_.CreateAlignedLoad(whole, At(address), AlignOfWhole(lanes, type));
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+  llvm::PHINode* value = b_.CreatePHI(whole, 2);
+  value->addIncoming(missing, before);
+  value->addIncoming(loaded, load);
+  return Loaded(value, lanes, type);
+}
+
 Vec LlvmVectorBuilder::LoadShared(Int offset, int lanes, DataType type) {
   const auto bytes = static_cast<uint64_t>(lanes * DataTypeBits(type) / 8);
   llvm::Value* value =

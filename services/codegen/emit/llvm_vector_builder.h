@@ -98,6 +98,10 @@ class LlvmVectorBuilder final : public VectorBuilder, public GpuBuilder {
   GpuBuilder& gpu() override { return *this; }
   Int Thread() override;
   void Barrier() override;
+  void LimitRegisters(int most) override;
+  Vec LoadAligned(Ptr address, int lanes, DataType type) override;
+  void StoreAligned(Ptr address, Vec value) override;
+  Vec LoadIf(Bool present, Ptr address, int lanes, DataType type, uint8_t otherwise) override;
   Vec LoadShared(Int offset, int lanes, DataType type) override;
   void StoreShared(Int offset, Vec value) override;
   void CopyToShared(Int offset, Ptr from, Bool present) override;

@@ -13,7 +13,8 @@ namespace quench::codegen {
 // Numbers of the factors of a warp's products of matrices; sums are f32, or i32 for bytes.
 enum class WarpProducts : uint8_t { kF16, kBF16, kTF32, kI8, kU8 };  // kU8: u8 times i8
 
-// Threads are those of one block, which does the kernel's task Begin(). Each call that is said to be for all threads
+// Threads are those of one block, which does the kernel's task Begin(); those that do tasks by themselves have nothing
+// but accesses to global memory. Each call that is said to be for all threads
 // must be reached by all of them.
 class GpuBuilder {
  public:
@@ -23,6 +24,15 @@ class GpuBuilder {
   virtual Int Thread() = 0;
   // For all threads of the block: each sees after it what the others have written before.
   virtual void Barrier() = 0;
+
+  // Threads get at most this many registers, so that enough blocks fit a multiprocessor.
+  virtual void LimitRegisters(int most) = 0;
+
+  // Global memory, aligned to whole values, or to 16 bytes where these are longer. f16 and bf16 become f32.
+  virtual Vec LoadAligned(Ptr address, int lanes, DataType type) = 0;
+  virtual void StoreAligned(Ptr address, Vec value) = 0;
+  // The same load; unless `present` holds, memory is not touched, and each byte counts as `otherwise`.
+  virtual Vec LoadIf(Bool present, Ptr address, int lanes, DataType type, uint8_t otherwise) = 0;
 
   // Shared memory, by byte offsets; accesses are aligned to their size.
   virtual Vec LoadShared(Int offset, int lanes, DataType type) = 0;

@@ -5,6 +5,7 @@
 #include "common/base/status.h"
 #include "common/ops/op.h"
 #include "common/ops/pointwise.h"
+#include "services/codegen/forms/gpu_builder.h"
 
 namespace quench::codegen {
 namespace {
@@ -286,21 +287,22 @@ BufferMap::BufferMap(const Node& node, const Candidate& candidate) {
 }
 
 Vec LoadOperand(VectorBuilder& b, const EpilogueOperand& operand, const BufferMap& buffers,
-                int pack, const Place& place, Int channel, int lanes) {
-  if (operand.kind == EpilogueOperand::kTensor) {
-    return b.Load(b.Buffer(buffers.Input(operand.input)) + place.At(operand.type), lanes,
-                  operand.type);
-  }
+                int pack, const Place& place, Int channel, int lanes, bool aligned) {
+  const auto load = [&](Ptr address, DataType type) {
+    return aligned ? b.gpu().LoadAligned(address, lanes, type) : b.Load(address, lanes, type);
+  };
+  if (operand.kind == EpilogueOperand::kTensor)
+    return load(b.Buffer(buffers.Input(operand.input)) + place.At(operand.type), operand.type);
   const Ptr constant = b.Buffer(buffers.Pack(pack));
-  return b.Load(operand.kind == EpilogueOperand::kScalar ? constant : constant + channel, lanes,
-                RegisterTypeOf(operand.type));
+  return load(operand.kind == EpilogueOperand::kScalar ? constant : constant + channel,
+              RegisterTypeOf(operand.type));
 }
 
 void ResultWriter::Store(const Place& place, Int channel, Vec value, Int count) {
   const auto load = [&](int operand) {
     const auto i = static_cast<size_t>(operand);
-    return LoadOperand(b_, group_.epilogue.operands[i], buffers_, packs_[i], place, channel,
-                       lanes_);
+    return LoadOperand(b_, group_.epilogue.operands[i], buffers_, packs_[i], place, channel, lanes_,
+                       aligned_);
   };
   absl::StatusOr<Vec> result = EmitEpilogue(b_, group_.epilogue, buffers_, value, load);
   if (!result.ok()) {
@@ -310,7 +312,8 @@ void ResultWriter::Store(const Place& place, Int channel, Vec value, Int count) 
   // Without an epilogue, what weights of zeros give is 0.
   if (count.valid() && !group_.epilogue.empty()) *result = b_.KeepFirst(*result, count);
   const Vec stored = AsStored(b_, group_.ResultType(), *result);
-  b_.Store(b_.Buffer(buffers_.Output()) + place.At(stored.type), stored);
+  const Ptr address = b_.Buffer(buffers_.Output()) + place.At(stored.type);
+  aligned_ ? b_.gpu().StoreAligned(address, stored) : b_.Store(address, stored);
 }
 
 int InPlaceOperand(const Group& group) {

@@ -134,17 +134,18 @@ absl::StatusOr<Vec> EmitEpilogue(VectorBuilder& b, const Epilogue& epilogue,
 Vec AsStored(VectorBuilder& b, DataType type, Vec value);
 
 // An operand of the epilogue for one vector at `place` of the output; `channel` is the byte offset
-// of its first channel in a per-channel pack, `pack` of PackEpilogue's result.
+// of its first channel in a per-channel pack, `pack` of PackEpilogue's result. `aligned`: whole vectors
+// are, on a GPU.
 Vec LoadOperand(VectorBuilder& b, const EpilogueOperand& operand, const BufferMap& buffers,
-                int pack, const Place& place, Int channel, int lanes);
+                int pack, const Place& place, Int channel, int lanes, bool aligned = false);
 
 // Stores results a vector at a time, in one layout blocked by channels.
 class ResultWriter {
  public:
-  // `packs` are PackEpilogue's result. All are borrowed.
+  // `packs` are PackEpilogue's result. All are borrowed. `aligned`: every place is aligned to a whole vector, on a GPU.
   ResultWriter(VectorBuilder& b, const Group& group, const BufferMap& buffers,
-               const std::vector<int>& packs, int lanes)
-      : b_(b), group_(group), buffers_(buffers), packs_(packs), lanes_(lanes) {}
+               const std::vector<int>& packs, int lanes, bool aligned = false)
+      : b_(b), group_(group), buffers_(buffers), packs_(packs), lanes_(lanes), aligned_(aligned) {}
   // Applies the epilogue to `value` and stores the result at `place`; `channel` as in LoadOperand.
   // Only the first `count` lanes have a channel, the others stay 0; invalid: all have one.
   void Store(const Place& place, Int channel, Vec value, Int count);
@@ -157,6 +158,7 @@ class ResultWriter {
   const BufferMap& buffers_;
   const std::vector<int>& packs_;
   int lanes_;
+  bool aligned_;
   absl::Status status_;
 };
 

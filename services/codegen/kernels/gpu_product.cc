@@ -26,6 +26,7 @@ class GpuProductEmitter {
         sums_(MakeGpuSums(b, product.plan)) {}
 
   absl::Status Emit() {
+    if (plan_.registers > 0) g_.LimitRegisters(plan_.registers);
     MultiplySteps();
     g_.Barrier();  // tiles are read no more
     sums_->Store();
@@ -78,7 +79,7 @@ class GpuProductEmitter {
     const int lanes = fours ? 4 : 1;
     const Int n = b_.Size(plan_.n), m = b_.Size(plan_.m);
     const int bias_pack = plan_.right == GpuRight::kPacked ? 1 : 0;
-    ResultWriter writer(b_, product_.group, product_.buffers, product_.packs, lanes);
+    ResultWriter writer(b_, product_.group, product_.buffers, product_.packs, lanes, fours);
     b_.For(g_.Thread() * lanes, b_.I(plan_.block_m * plan_.block_n), plan_.threads * lanes,
            [&](Int at) {
              const Int row = place_.m0 + at / b_.I(plan_.block_n);
@@ -88,7 +89,7 @@ class GpuProductEmitter {
                const Int number = place_.group * n + column, channel = number * 4;
                if (plan_.has_bias) {
                  const Ptr bias = b_.Buffer(product_.buffers.Pack(bias_pack)) + channel;
-                 value = b_.Apply(VecOp::kAdd, value, b_.Load(bias, lanes, plan_.sums()));
+                 value = b_.Apply(VecOp::kAdd, value, g_.LoadAligned(bias, lanes, plan_.sums()));
                }
                const Int pixel = place_.batch * m + row;
                writer.Store(Place::Of(pixel * (n * plan_.groups) + number), channel, value, Int{});

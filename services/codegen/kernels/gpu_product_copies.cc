@@ -56,8 +56,7 @@ void GpuTileCopies::BeginRight() {
   }
   w_ = b_.Buffer(buffers_.Input(inputs_[1]));
   const Int n = b_.Size(plan_.n);
-  if (plan_.w_batched)
-    w_ = w_ + place_.batch * (n * b_.Size(plan_.k) * plan_.element());
+  if (plan_.w_batched) w_ = w_ + place_.batch * (n * b_.Size(plan_.k) * plan_.element());
   if (plan_.right == GpuRight::kColumns) return;
   for (int64_t first = 0; first < plan_.block_n; first += apart_) {
     right_.push_back(RowSource(place_.n0 + row_ + first, n, row_ + first));
@@ -111,8 +110,7 @@ void GpuTileCopies::CopyLeft(Int step, Int stage) {
 }
 
 // A chunk of a row of `operand`. What lies behind its end is zeros.
-void GpuTileCopies::CopyRow(const Source& source, Ptr operand, Int step, Int stage,
-                            int64_t piece) {
+void GpuTileCopies::CopyRow(const Source& source, Ptr operand, Int step, Int stage, int64_t piece) {
   const Int from = step * kTileRow + chunk_ * kTileChunk;
   const Int end = b_.Size(plan_.k) * plan_.element();
   const Ptr chunk = operand + (source.base + from);
@@ -133,8 +131,8 @@ void GpuTileCopies::CopyColumns(Int step, Int stage) {
   for (int64_t first = 0; first < rows; first += apart) {
     const Int row = thread_ / across + first, at = step * rows + row;
     const Ptr from = w_ + (at * n + column) * element;
-    const Int to = stage + plan_.a_tile() + row * plan_.column_pitch() +
-                   thread_ % across * kTileChunk;
+    const Int to =
+        stage + plan_.a_tile() + row * plan_.column_pitch() + thread_ % across * kTileChunk;
     if (plan_.w_piece == kTileChunk) {
       g_.CopyToShared(to, from, at < k && column < n);
       continue;

@@ -55,8 +55,8 @@ void PlanBlocks(const KernelRequest& request, GpuProductPlan& plan) {
   SymbolTable& symbols = request.symbols;
   const auto m = static_cast<double>(TypicalValue(symbols, plan.m));
   const auto n = static_cast<double>(TypicalValue(symbols, plan.n));
-  const double products = static_cast<double>(TypicalValue(symbols, plan.batch)) *
-                          static_cast<double>(plan.groups);
+  const double products =
+      static_cast<double>(TypicalValue(symbols, plan.batch)) * static_cast<double>(plan.groups);
   for (const BlockShape& shape : kShapes) {
     if (shape.block_m * shape.block_n > 128 * 64 && !(large && plan.products)) continue;
     plan.block_m = shape.block_m;
@@ -69,10 +69,12 @@ void PlanBlocks(const KernelRequest& request, GpuProductPlan& plan) {
         products * (m / static_cast<double>(shape.block_m)) * std::ceil(n / across);
     if (blocks >= kEnoughBlocks && n * 2 > across) break;
   }
+  // Two blocks of 256 threads, or four of 128, then fit a multiprocessor. Turing's copies need registers too.
+  if (large || !plan.products) plan.registers = 128;
   plan.m_parts = symbols.CeilDiv(plan.m, plan.block_m);
   plan.n_parts = symbols.CeilDiv(plan.n, plan.block_n);
-  plan.tasks = symbols.Mul(symbols.Mul(plan.batch, plan.m_parts),
-                           symbols.Mul(plan.n_parts, plan.groups));
+  plan.tasks =
+      symbols.Mul(symbols.Mul(plan.batch, plan.m_parts), symbols.Mul(plan.n_parts, plan.groups));
   plan.steps = symbols.CeilDiv(symbols.Mul(plan.k, plan.element()), GpuProductPlan::kRow);
 }
 

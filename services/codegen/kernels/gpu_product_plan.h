@@ -37,8 +37,8 @@ struct GpuProductPlan {
   int64_t groups = 1;
   GpuRight right = GpuRight::kPacked;
   bool a_batched = false, w_batched = false;  // else the same matrix for all of a batch
-  Dim batch = 1, m = 1, n = 1, k = 1;         // n of a group; k of numbers, those of padding included
-  Dim steps = 1;                              // of 64 bytes along k
+  Dim batch = 1, m = 1, n = 1, k = 1;  // n of a group; k of numbers, those of padding included
+  Dim steps = 1;                       // of 64 bytes along k
   // Bytes that a copy of `a`, and of a computed right side, takes at once: 16, or fewer where rows do not begin or end
   // with whole chunks.
   int64_t a_piece = 16, w_piece = 16;
@@ -47,13 +47,14 @@ struct GpuProductPlan {
   int64_t warp_m = 32, warp_n = 32;  // the part of a warp, in tensor cores
   int stages = 3;
   int64_t threads = 128;
+  int registers = 0;             // of a thread at most, where that costs no spills
   Dim m_parts = 1, n_parts = 1;  // blocks along m, and along n of a group
   Dim tasks = 1, scratch = 0;
 
   friend bool operator==(const GpuProductPlan&, const GpuProductPlan&) = default;
   QUENCH_FIELDS(products, conv, bytes, type, channels, prepares, groups, right, a_batched,
                 w_batched, batch, m, n, k, steps, a_piece, w_piece, has_bias, block_m, block_n,
-                warp_m, warp_n, stages, threads, m_parts, n_parts, tasks, scratch)
+                warp_m, warp_n, stages, threads, registers, m_parts, n_parts, tasks, scratch)
 
   static constexpr int64_t kChunk = 16;      // bytes
   static constexpr int64_t kStepChunks = 4;  // of a row

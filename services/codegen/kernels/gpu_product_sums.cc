@@ -85,13 +85,12 @@ class WarpSums final : public GpuSums {
     const Int tile = stage + plan_.a_tile();
     if (plan_.right != GpuRight::kColumns) {
       const Int row = warp_n_ + lane_ / 16 * 8 + lane_ % 8;
-      const Words words = g_.LoadMatrices(tile + PlaceInTile(row, lane_ / 8 % 2 + 2 * half) +
-                                          j * 16 * kRowBytes);
+      const Words words =
+          g_.LoadMatrices(tile + PlaceInTile(row, lane_ / 8 % 2 + 2 * half) + j * 16 * kRowBytes);
       return plan_.right == GpuRight::kPacked ? words : Rounded(words);
     }
     const int64_t pitch = plan_.column_pitch(), element = plan_.element();
-    const Int first = tile + half * plan_.column_rows() / 2 * pitch +
-                      (warp_n_ + j * 16) * element;
+    const Int first = tile + half * plan_.column_rows() / 2 * pitch + (warp_n_ + j * 16) * element;
     if (element == 2)
       return g_.LoadMatricesTransposed(first + lane_ % 16 * pitch + lane_ / 16 * (8 * element));
     Words words;
@@ -120,23 +119,10 @@ class ThreadSums final : public GpuSums {
     column_ = g_.Thread() % kApart;
   }
 
+  // A loop: unrolled, the numbers of all chunks would take registers at once.
   void Multiply(Int stage) override {
-    for (int64_t chunk = 0; chunk < GpuProductPlan::kStepChunks; ++chunk) {
-      const std::vector<Vec> columns = plan_.right == GpuRight::kColumns
-                                           ? ColumnsSideBySide(stage, chunk)
-                                           : ColumnsOfRows(stage, chunk);
-      const Int a_at = stage + PlaceInTile(row_, b_.I(chunk));
-      for (int64_t i = 0; i < Rows(); ++i) {
-        const Vec row = g_.LoadShared(a_at + i * apart_m_ * kRowBytes, 4, DataType::kF32);
-        for (int k = 0; k < 4; ++k) {
-          const Vec a = b_.SplatLane(row, k, 1);
-          for (int64_t j = 0; j < Columns(); ++j) {
-            const VecVar& sum = sums_[static_cast<size_t>(i * Columns() + j)];
-            sum.Set(b_.Fma(a, columns[static_cast<size_t>(k * Columns() + j)], sum.Get()));
-          }
-        }
-      }
-    }
+    b_.For(b_.I(0), b_.I(GpuProductPlan::kStepChunks), 1,
+           [&](Int chunk) { MultiplyChunk(stage, chunk); });
   }
 
   void Store() override {
@@ -157,9 +143,26 @@ class ThreadSums final : public GpuSums {
   int64_t Rows() const { return plan_.block_m / apart_m_; }
   int64_t Columns() const { return plan_.block_n / kApart; }
 
+  void MultiplyChunk(Int stage, Int chunk) {
+    const std::vector<Vec> columns = plan_.right == GpuRight::kColumns
+                                         ? ColumnsSideBySide(stage, chunk)
+                                         : ColumnsOfRows(stage, chunk);
+    const Int a_at = stage + PlaceInTile(row_, chunk);
+    for (int64_t i = 0; i < Rows(); ++i) {
+      const Vec row = g_.LoadShared(a_at + i * apart_m_ * kRowBytes, 4, DataType::kF32);
+      for (int k = 0; k < 4; ++k) {
+        const Vec a = b_.SplatLane(row, k, 1);
+        for (int64_t j = 0; j < Columns(); ++j) {
+          const VecVar& sum = sums_[static_cast<size_t>(i * Columns() + j)];
+          sum.Set(b_.Fma(a, columns[static_cast<size_t>(k * Columns() + j)], sum.Get()));
+        }
+      }
+    }
+  }
+
   // The thread's columns at each of the four numbers of a chunk along k.
-  std::vector<Vec> ColumnsOfRows(Int stage, int64_t chunk) {
-    const Int at = stage + plan_.a_tile() + PlaceInTile(column_, b_.I(chunk));
+  std::vector<Vec> ColumnsOfRows(Int stage, Int chunk) {
+    const Int at = stage + plan_.a_tile() + PlaceInTile(column_, chunk);
     std::vector<Vec> loaded, columns;
     for (int64_t j = 0; j < Columns(); ++j)
       loaded.push_back(g_.LoadShared(at + j * kApart * kRowBytes, 4, DataType::kF32));
@@ -169,13 +172,13 @@ class ThreadSums final : public GpuSums {
     return columns;
   }
 
-  std::vector<Vec> ColumnsSideBySide(Int stage, int64_t chunk) {
-    const Int at = stage + plan_.a_tile() + column_ * 16;
+  std::vector<Vec> ColumnsSideBySide(Int stage, Int chunk) {
+    const Int at = stage + plan_.a_tile() + chunk * (4 * plan_.column_pitch()) + column_ * 16;
     std::vector<Vec> columns;
     for (int64_t k = 0; k < 4; ++k) {
       for (int64_t j = 0; j < Columns(); j += 4) {
-        const Vec four = g_.LoadShared(
-            at + (4 * chunk + k) * plan_.column_pitch() + j * kApart * 4, 4, DataType::kF32);
+        const Vec four =
+            g_.LoadShared(at + (k * plan_.column_pitch() + j * kApart * 4), 4, DataType::kF32);
         for (int lane = 0; lane < 4; ++lane) columns.push_back(b_.SplatLane(four, lane, 1));
       }
     }

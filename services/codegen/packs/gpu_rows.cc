@@ -43,7 +43,8 @@ absl::StatusOr<Packed> PackGpuRows(const Request& request) {
       for (int64_t c = 0; c < ic; ++c) {
         for (int64_t tap = 0; tap < taps; ++tap) {
           const int64_t at = by_column ? c * n + j : (j * ic + c) * taps + tap;
-          const int64_t at_row = j / (n / groups) * (request.Param("rows") / groups) + j % (n / groups);
+          const int64_t at_row =
+              j / (n / groups) * (request.Param("rows") / groups) + j % (n / groups);
           std::byte* to = out + at_row * row + (tap * (conv ? channels : 0) + c) * element;
           std::memcpy(to, from + at * element, static_cast<size_t>(element));
           if (rounds) RoundToTf32(to);

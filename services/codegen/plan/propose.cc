@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "common/blobs/digest.h"
 #include "common/ops/op.h"
 #include "services/codegen/plan/layout_problem.h"
@@ -52,6 +54,16 @@ void MoveChannelsLast(const Graph& graph, const Node& node, std::vector<Candidat
   }
   if (moved)
     std::erase_if(candidates, [](const Candidate& candidate) { return !IsNest(candidate); });
+}
+
+// Whether it has a value whose size only the run tells.
+bool HasRuntimeSizes(const Graph& graph, const Node& node, const SymbolTable& symbols) {
+  const auto depends = [&](ValueId id) {
+    return id != quench::kNone && std::ranges::any_of(graph.value(id).type.dims, [&](Dim dim) {
+             return symbols.DependsOnRuntime(dim);
+           });
+  };
+  return std::ranges::any_of(node.inputs, depends) || std::ranges::any_of(node.outputs, depends);
 }
 
 // A node by its name and those of its values.
@@ -145,6 +157,9 @@ std::vector<Candidate> Proposer::ProposeFor(const Target& target, const Graph& g
     if (target.gpu ? kernel->gpu : kernel->cpu) codegen::Propose(*kernel, request, all);
   }
   std::erase_if(all, [&](const Candidate& candidate) { return !AllowedAt(candidate, options_); });
+  // Such values are in memory of the host, where code for a GPU has no other form.
+  if (target.gpu && HasRuntimeSizes(graph, node, symbols))
+    std::erase_if(all, [](const Candidate& candidate) { return candidate.code != nullptr; });
   if (options_.opt_level >= 3 && options_.channel_layout == "last")
     MoveChannelsLast(graph, node, all);
   return all;

@@ -143,9 +143,9 @@ bool Runner::CopyPart(Lane* lane, void* to, const void* from, uint32_t bytes, bo
 bool Runner::Copy(Lane* lane, const std::string& name, const PendingCopy& copy) {
   const auto target = std::bit_cast<uint64_t>(copy.to);
   if (!shared_.Holds(target, copy.size)) {
-    return Fail(*lane, CUDA_ERROR_ILLEGAL_ADDRESS,
-                name + " to " + Bytes(copy.size) +
-                    " outside shared memory: " + Place(*lane, target));
+    return Fail(
+        *lane, CUDA_ERROR_ILLEGAL_ADDRESS,
+        name + " to " + Bytes(copy.size) + " outside shared memory: " + Place(*lane, target));
   }
   const bool from_is_aligned =
       copy.bytes == 0 || std::bit_cast<uint64_t>(copy.from) % copy.size == 0;

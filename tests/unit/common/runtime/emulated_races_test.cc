@@ -173,8 +173,8 @@ TEST_F(EmulatedRaces, CopiesWithinBounds) {
   }
 }
 
-// Copies parts of 1, 2, 4 and 8 bytes behind one another, those of the second argument's bits, and reads them before and
-// after a wait.
+// Copies parts of 1, 2, 4 and 8 bytes behind one another, those of the second argument's bits, and
+// reads them before and after a wait.
 void CopyParts(Thread* thread, void* const* arguments) {
   const auto* const ops = thread->ops;
   auto* const to = static_cast<unsigned char*>(thread->shared);
@@ -203,12 +203,11 @@ TEST_F(EmulatedRaces, PartsOfCopies) {
   const auto* const from = Upload(bytes);
   auto* const to = Allocate<uint64_t>(8);
   EXPECT_EQ(Run({1, 1, 16}, CopyParts, from, 15u, to), CUDA_SUCCESS) << report();
-  EXPECT_EQ(Download(to, 8),
-            (std::vector<uint64_t>{1, 0x0302, 0xA5A5A5A5, 0xA5A5A5A5A5A5A5A5, 1, 0x0302, 0x07060504,
-                                   0x0F0E0D0C0B0A0908}));
+  EXPECT_EQ(Download(to, 8), (std::vector<uint64_t>{1, 0x0302, 0xA5A5A5A5, 0xA5A5A5A5A5A5A5A5, 1,
+                                                    0x0302, 0x07060504, 0x0F0E0D0C0B0A0908}));
   EXPECT_EQ(Run({1, 1, 16}, CopyParts, from, 4u, to), CUDA_SUCCESS) << report();
-  EXPECT_EQ(Download(to, 8), (std::vector<uint64_t>{0, 0, 0xA5A5A5A5, 0xA5A5A5A5A5A5A5A5, 0, 0,
-                                                    0x07060504, 0}));
+  EXPECT_EQ(Download(to, 8),
+            (std::vector<uint64_t>{0, 0, 0xA5A5A5A5, 0xA5A5A5A5A5A5A5A5, 0, 0, 0x07060504, 0}));
 }
 
 TEST_F(EmulatedRaces, PartsOfCopiesWithinBounds) {

@@ -103,7 +103,8 @@ struct Outcome {
 Outcome Ran(const Graph& graph, const std::vector<Tensor>& inputs) {
   const Compiled compiled = CompileGraph(graph, Options()).value();
   const KernelReport& last = compiled.report.kernels.back();
-  return {last.kernel, last.reason, Artifact::Open(compiled.library()).value()->Run(inputs).value()};
+  return {last.kernel, last.reason,
+          Artifact::Open(compiled.library()).value()->Run(inputs).value()};
 }
 
 struct Product {
@@ -113,24 +114,24 @@ struct Product {
 
 // Borders of blocks, chunks and steps: rows that begin anywhere, less than a chunk, and more than a block.
 const std::vector<Product>& Products() {
-  static const auto* const kProducts = new std::vector<Product>{
-      {{1, 1}, {1, 1}},
-      {{7, 7}, {7, 7}},
-      {{64, 64}, {64, 64}},
-      {{65, 65}, {65, 65}},
-      {{130, 130}, {130, 130}},
-      {{1, 130}, {130, 64}},
-      {{130, 1}, {1, 7}},
-      {{64, 7}, {7, 130}},
-      {{7, 64}, {64, 65}},
-      {{66, 68}, {68, 66}},  // pieces of 4 bytes of halves
-      {{2, 3, 9, 33}, {2, 3, 33, 20}},
-      {{3, 70, 24}, {24, 16}},    // one right side for all
-      {{70, 24}, {4, 24, 16}},    // one left side
-      {{2, 1, 5, 24}, {2, 1, 24, 72}},
-      {{7, 64}, {65, 64}, true},
-      {{65, 30}, {70, 30}, true},
-      {{2, 3, 20, 40}, {2, 3, 50, 40}, true}};
+  static const auto* const kProducts =
+      new std::vector<Product>{{{1, 1}, {1, 1}},
+                               {{7, 7}, {7, 7}},
+                               {{64, 64}, {64, 64}},
+                               {{65, 65}, {65, 65}},
+                               {{130, 130}, {130, 130}},
+                               {{1, 130}, {130, 64}},
+                               {{130, 1}, {1, 7}},
+                               {{64, 7}, {7, 130}},
+                               {{7, 64}, {64, 65}},
+                               {{66, 68}, {68, 66}},  // pieces of 4 bytes of halves
+                               {{2, 3, 9, 33}, {2, 3, 33, 20}},
+                               {{3, 70, 24}, {24, 16}},  // one right side for all
+                               {{70, 24}, {4, 24, 16}},  // one left side
+                               {{2, 1, 5, 24}, {2, 1, 24, 72}},
+                               {{7, 64}, {65, 64}, true},
+                               {{65, 30}, {70, 30}, true},
+                               {{2, 3, 20, 40}, {2, 3, 50, 40}, true}};
   return *kProducts;
 }
 
@@ -256,8 +257,8 @@ TEST_F(GpuProductTest, GemmOfTwoActivationsWithItsBias) {
     Graph graph;
     const ValueId a = graph.AddInput("a", Type::Tensor(DataType::kF32, {33, 20}));
     const ValueId b = graph.AddInput(
-        "b", Type::Tensor(DataType::kF32, transposed != 0 ? std::vector<Dim>{40, 20}
-                                                          : std::vector<Dim>{20, 40}));
+        "b", Type::Tensor(DataType::kF32,
+                          transposed != 0 ? std::vector<Dim>{40, 20} : std::vector<Dim>{20, 40}));
     const ValueId c = graph.AddConstant("c", Values({40}, 9));
     graph.outputs = {Node1(graph, "Gemm", {a, b, c}, {{"transB", transposed}})};
     Infer(graph);
@@ -284,6 +285,19 @@ TEST_F(GpuProductTest, EpiloguesOfAllKindsOfOperands) {
   EXPECT_LE(RelativeError(outcome.outputs[0], ops::Evaluate(graph, inputs).value()[0]), 1e-5);
 }
 
+// Memory of values whose sizes only the run tells is the host's.
+TEST_F(GpuProductTest, SizesOfTheRunAreForTheHost) {
+  Graph graph;
+  const ValueId size = graph.AddInput("size", Type::Tensor(DataType::kI64, {2}));
+  const ValueId a = Node1(graph, "ConstantOfShape", {size});
+  const ValueId ones = Node1(graph, "Add", {a, graph.AddConstant("one", Tensor::ScalarF32(1))});
+  graph.outputs = {Node1(graph, "MatMul", {ones, graph.AddConstant("w", Values({64, 32}, 5))})};
+  Infer(graph);
+  const std::vector<Tensor> inputs = {Tensor::I64({5, 64})};
+  const Outcome outcome = Ran(graph, inputs);
+  EXPECT_LE(RelativeError(outcome.outputs[0], ops::Evaluate(graph, inputs).value()[0]), 1e-5);
+}
+
 // Groups are products side by side.
 TEST_F(GpuProductTest, GroupsOfWholeChunks) {
   for (const DataType type : {DataType::kF32, DataType::kF16}) {
@@ -300,8 +314,7 @@ TEST_F(GpuProductTest, GroupsOfWholeChunks) {
       const std::vector<Tensor> inputs = WholeInputs(graph, type);
       const Outcome outcome = Ran(graph, inputs);
       const int64_t chunk = type == DataType::kF32 ? 4 : 8;
-      EXPECT_EQ(outcome.kernel == "gpu_product", channels / groups % chunk == 0)
-          << outcome.kernel;
+      EXPECT_EQ(outcome.kernel == "gpu_product", channels / groups % chunk == 0) << outcome.kernel;
       EXPECT_EQ(RelativeError(outcome.outputs[0], ops::Evaluate(graph, inputs).value()[0]), 0);
     }
   }
