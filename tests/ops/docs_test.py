@@ -77,9 +77,10 @@ def compile_options():
 def option_line(row):
     """A row of options.def in the table of docs/compiler.md."""
     number = f"{row['low']} to {row['high']}" if row["high"] is not None else f"{row['low']} or more"
-    values = {"switch": "switch", "choice": ", ".join(f"`{name}`" for name in row["choices"]), "text": "a text", "names": "names, one per line",
+    values = {"switch": "switch", "consent": "switch", "choice": ", ".join(f"`{name}`" for name in row["choices"]), "text": "a text", "names": "names, one per line",
               "json": "a JSON object"}.get(row["kind"], f"{number} (default {row['default']})")
-    keyword = f"`{row['keyword']}=False`" if row["kind"] == "switch" else f"`{row['keyword']}`"
+    other = {"switch": "=False", "consent": "=True"}.get(row["kind"], "")
+    keyword = f"`{row['keyword']}{other}`"
     return f"| `{row['flag']}` | `{row['field']}` | {keyword} | {values} | {'yes' if row['uuid'] else 'no'} |\n"
 
 

@@ -1,11 +1,23 @@
 // The function of a kernel that the driver starts, around that of a plan.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
-#include "services/codegen/emit/device_module.h"
+#include "services/codegen/emit/module_state.h"
 
 namespace quench::codegen {
+
+// A kernel as the run function launches it. Its arguments: an address for each buffer in the order of kernel.h's ABI,
+// the slots as i64, the number of tasks as i64, and, if there are messages, the number of its first check as i32 and
+// the address of the status.
+struct DeviceKernel {
+  uint32_t number = 0;
+  int threads = 0;                    // of a block
+  std::vector<int32_t> slots;         // whose values it takes, in order
+  std::vector<std::string> messages;  // of its checks
+};
 
 struct DeviceBody {
   llvm::Function* function = nullptr;  // without a calling convention of its own

@@ -16,7 +16,7 @@ namespace quench::codegen {
 // LLVM's numbers of NVPTX's address spaces.
 inline constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;
 
-// Of a function: the most registers of a thread, as LLVM calls it from version 20 on.
+// The attribute for the most registers of a function's threads, as LLVM calls it from version 20 on.
 inline constexpr char kRegistersAttribute[] = "nvvm.maxnreg";
 
 class DeviceOps {

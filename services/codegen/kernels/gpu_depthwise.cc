@@ -1,8 +1,8 @@
 // Depthwise convolution on GPUs, of images whose channels lie together. A thread has neighbouring channels, of 16 bytes
 // (of 8 where they are bytes), of a few neighbouring pixels of a row: it reads each input once for all of these pixels
-// and taps of a row, and the weights of a row of taps once. Neighbouring threads have neighbouring channels. Of four
-// pixels and 3 x 3 taps of f16, 27 accesses of 16 bytes make 32 results, where a thread for each result would read 18
-// numbers for one. Bytes become floats minus their zero point, as in depthwise.cc.
+// and taps of a row, and the weights of a row of taps once. Neighbouring threads have neighbouring channels. With
+// four pixels and 3 x 3 taps of f16, 27 accesses of 16 bytes make 32 results, where a thread for each result would read
+// 18 numbers for one. Bytes become floats minus their zero point, as in depthwise.cc.
 #include <fmt/format.h>
 
 #include "services/codegen/kernels/blocks.h"
@@ -115,7 +115,7 @@ class GpuDepthwiseEmitter {
                      : b_.Apply(VecOp::kAdd, floats, b_.F(static_cast<double>(-zero), lanes_));
   }
 
-  // Of a pack, from this element on.
+  // Numbers of a pack, from this element on.
   Vec LoadFloats(int pack, Int first) {
     return g_.LoadAligned(b_.Buffer(buffers_.Pack(pack)) + first * 4, lanes_, DataType::kF32);
   }

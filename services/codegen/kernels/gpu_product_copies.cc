@@ -109,7 +109,7 @@ void GpuTileCopies::CopyLeft(Int step, Int stage) {
   }
 }
 
-// A chunk of a row of `operand`. What lies behind its end is zeros.
+// A chunk of a row of `operand`. Zeros lie behind its end.
 void GpuTileCopies::CopyRow(const Source& source, Ptr operand, Int step, Int stage, int64_t piece) {
   const Int from = step * kTileRow + chunk_ * kTileChunk;
   const Int end = b_.Size(plan_.k) * plan_.element();

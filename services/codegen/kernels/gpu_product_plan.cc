@@ -78,7 +78,7 @@ void PlanBlocks(const KernelRequest& request, GpuProductPlan& plan) {
   plan.steps = symbols.CeilDiv(symbols.Mul(plan.k, plan.element()), GpuProductPlan::kRow);
 }
 
-// What divides rows of this many numbers, whose first one is aligned to whole chunks.
+// The bytes that divide rows of this many numbers, whose first one is aligned to whole chunks.
 int64_t PieceOf(const SymbolTable& symbols, Dim numbers, int64_t element) {
   const int64_t multiple =
       numbers.is_static() ? numbers.value() : symbols.at(numbers.symbol()).multiple_of;

@@ -61,10 +61,10 @@ struct GpuProductPlan {
   static constexpr int64_t kRow = kStepChunks * kChunk;
   int64_t element() const { return DataTypeBits(type) / 8; }
   int64_t unit() const { return kChunk / element(); }  // numbers of a chunk
-  // Of packed weights.
+  // A row of packed weights.
   int64_t row_bytes() const { return steps.value() * kRow; }
   int64_t padded_n() const { return n_parts.value() * block_n; }  // of a group
-  // Of a stage: the right side's tile follows that of `a`. A tile of columns has a row of block_n numbers for each
+  // In a stage, the right side's tile follows that of `a`. A tile of columns has a row of block_n numbers for each
   // number along k, a few banks from the one before.
   int64_t a_tile() const { return block_m * kRow; }
   int64_t column_rows() const { return kRow / element(); }

@@ -98,7 +98,7 @@ TEST_F(GpuDepthwiseTest, BytesAreTheInterpreters) {
   }
 }
 
-// What threads cannot read 16 bytes at a time.
+// Threads cannot read 16 bytes of these at a time.
 TEST_F(GpuDepthwiseTest, OddNumbersOfChannelsAreNests) {
   const HalfLayer layer{"depthwise", "", {1, 35, 20, 20}, {35, 1, 3, 3}, {{"group", int64_t{35}}}};
   Graph graph = HalfGraph(layer, DataType::kF32);
