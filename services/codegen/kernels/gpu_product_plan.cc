@@ -69,8 +69,9 @@ void PlanBlocks(const KernelRequest& request, GpuProductPlan& plan) {
         products * (m / static_cast<double>(shape.block_m)) * std::ceil(n / across);
     if (blocks >= kEnoughBlocks && n * 2 > across) break;
   }
-  // Two blocks of 256 threads, or four of 128, then fit a multiprocessor. Turing's copies need registers too.
-  if (large || !plan.products) plan.registers = 128;
+  // Two blocks of 256 threads, or four of 128, then fit a multiprocessor. Turing's copies need registers too, and the
+  // largest tiles of tensor cores a few more than 128.
+  if (!plan.products || (large && plan.threads <= 128)) plan.registers = 128;
   plan.m_parts = symbols.CeilDiv(plan.m, plan.block_m);
   plan.n_parts = symbols.CeilDiv(plan.n, plan.block_n);
   plan.tasks =
