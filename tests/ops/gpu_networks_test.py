@@ -48,7 +48,7 @@ class GpuNetworksTest(unittest.TestCase):
                               env={**os.environ, "QUENCH_CUDA_DRIVER": str(DRIVER)})
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         check = json.loads(done.stdout)["check"]
-        self.assertRegex(check, "^whole, variant cuda-emulated, ")
+        self.assertRegex(check, "^whole, variant cuda-emulated and x86-64-v2, ")
         print(f"{model.stem} {' '.join(options)}: {check}")
 
 

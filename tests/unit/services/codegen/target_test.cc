@@ -289,7 +289,7 @@ TEST(CudaTargetTest, AStringAndJsonAreOneTarget) {
   const Target& device = *resolved.variants.back().device;
   EXPECT_EQ(device.triple, "nvptx64-nvidia-cuda");
   EXPECT_EQ(device.cpu, "sm_86");
-  EXPECT_EQ(device.gpu->driver, "11.1");
+  EXPECT_EQ(device.gpu->driver, "11.4");
   EXPECT_EQ(resolved.variants.back().required_features,
             resolved.variants.front().required_features);
 }
@@ -330,7 +330,7 @@ TEST(CudaTargetTest, TheListSaysWhatCodeThereIs) {
   ASSERT_TRUE(infos.ok()) << infos.status();
   for (const TargetInfo& info : *infos) list[info.name] = info;
   EXPECT_THAT(list.at("cuda").strings, ElementsAre("cuda"));
-  EXPECT_EQ(list.at("cuda -arch=sm_86").description, "PTX 7.1, for drivers from CUDA 11.1 on");
+  EXPECT_EQ(list.at("cuda -arch=sm_86").description, "PTX 7.1, for drivers from CUDA 11.4 on");
   EXPECT_THAT(list.at("cuda -arch=sm_120").description, HasSubstr("PTX 7.8 of sm_90"));
   const TargetInfo& card = list.at("nvidia/geforce-rtx-3090");
   EXPECT_EQ(card.description, "GeForce RTX 3090 (24 GB, 82 multiprocessors)");
