@@ -318,12 +318,19 @@ def main():
     parser.add_argument("--quick", action="store_true")
     args = parser.parse_args()
     args.table = args.table or args.json.with_suffix(".md")
+    if args.jobs < 1 or not 0 <= args.budget < float("inf"):
+        parser.error(f"--jobs is {args.jobs}, must be 1 or more; --budget is {args.budget:g}, must be 0 or more")
     args.no_torch, args.burst = args.no_torch or args.quick, 0.05 if args.quick else 0.3
     try:
         gpu = find_gpu(HERE, args.device)
     except (Failure, OSError) as error:
         print(f"test_gpu: no GPU: {error}", file=sys.stderr)
         return 2
+    for path in (args.json, args.table):  # before the minutes whose results they take
+        try:
+            path.open("a", encoding="utf-8").close()
+        except OSError as error:
+            parser.error(f"`{path}` cannot be written: {error.strerror}")
     facts = Check(args, HERE).run(gpu)
     print(gpu_report.summary(facts))
     return gpu_report.exit_code(facts)

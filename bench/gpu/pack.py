@@ -182,8 +182,12 @@ def main():
     is_archive = output.name.endswith(".tar.xz")
     if not is_archive and output.exists():
         raise Refused(f"`{output}` exists")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=output.parent) as name:
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        work = tempfile.TemporaryDirectory(dir=output.parent)
+    except OSError as error:
+        raise Refused(f"`{output}` cannot be written: {error.strerror}") from error
+    with work as name:
         pack = make_pack(args, pathlib.Path(name))
         plain = sum(file.stat().st_size for file in pack.rglob("*"))
         if not is_archive:

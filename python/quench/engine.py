@@ -129,6 +129,12 @@ def _device(name: str) -> bytes:
     return name.encode()
 
 
+def _handle(stream: int) -> int:
+    if not isinstance(stream, int) or isinstance(stream, bool) or not 0 <= stream < 1 << 64:
+        raise InputError(f"stream is {stream!r}, must be the address of a CUstream, an int")
+    return stream
+
+
 def _free(session: Any, model: Any) -> None:
     lib.quench_rt_session_free(session)
     lib.quench_rt_close(model)
@@ -205,7 +211,7 @@ class Engine:
             options.num_threads = threads
         wanted = ffi.NULL if device is None else ffi.new("char[]", _device(device))
         options.device = wanted
-        options.stream = ffi.NULL if stream is None else ffi.cast("void*", stream)
+        options.stream = ffi.NULL if stream is None else ffi.cast("void*", _handle(stream))
         cores = int(about.num_cores) if has(about, "quench_model", "num_cores") else 0
         self._threads = threads or max(1, min(cores, lib.quench_rt_cpus()))
         out = ffi.new("quench_rt_session**")
@@ -424,8 +430,10 @@ class Engine:
 
     def _targets(self, out: Optional[Mapping[str, Any]]) -> dict[int, Any]:
         """Arrays for outputs by index; all names that are unknown in one error."""
-        if not out:
+        if out is None:
             return {}
+        if not isinstance(out, Mapping):
+            raise InputError(f"out is a {type(out).__name__}, must be a mapping of outputs' names to arrays")
         index = {info.name: i for i, info in enumerate(self.outputs)}
         unknown = [f"the model has no output `{name}`" for name in out if name not in index]
         if unknown:

@@ -195,6 +195,21 @@ class TestGpuTest(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
         self.assertIn("no NVIDIA GPU with a driver here", done.stderr)
 
+    def test_bad_words_are_errors(self):
+        junk = self.folder / "junk.tar.xz"
+        junk.write_bytes(self.archive.read_bytes()[:1000])
+        for words, problem in ((("run", self.folder / "nothing"), "is no file or folder that can be read"),
+                               (("run", junk), "is no whole pack"),
+                               (("run", "--jobs", "0", self.archive), "--jobs is 0, must be 1 or more"),
+                               (("run", "--json", "/nothing/x.json", self.archive), "`/nothing/x.json` cannot be written"),
+                               (("packs",), "unknown word `packs`")):
+            done = execute(SCRIPT, *words)
+            self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+            self.assertIn(problem, done.stderr)
+        done = pack("/proc/nothing/pack.tar.xz", "--small", "none", "--graphs", "index_error")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("cannot be written", done.stderr)
+
     def test_a_pack_that_is_too_large_is_an_error(self):
         output = self.folder / "large.tar.xz"
         done = pack(output, "--small", "none", "--graphs", "index_error", "--limit-mb", "0.01")

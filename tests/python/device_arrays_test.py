@@ -109,6 +109,11 @@ class DeviceArrays(unittest.TestCase):
         with quench.Engine(self.library, device="cuda", stream=stream.value) as engine:
             self.close(engine.infer(image)[0], self.expected)
         self.assertEqual(image.streams, [stream.value])
+        for wrong in ("stream", -1, 1 << 64, 1.0):
+            with self.assertRaisesRegex(quench.InputError, "must be the address of a CUstream"):
+                quench.Engine(self.library, device="cuda", stream=wrong)
+        with self.assertRaises(quench.QuenchError):
+            quench.Engine(self.library, device="cpu", stream=stream.value)
 
     def test_wrong_arrays_are_named(self):
         good = np.zeros((8, 10), np.float32)
@@ -121,6 +126,7 @@ class DeviceArrays(unittest.TestCase):
                     (Tensor(self.samples[:, :, :4]), None, "dim 2 is 4, the model takes 8"),
                     (Tensor(self.samples, strides=(64, 64, 1, 8)), None, "not contiguous"),
                     (Tensor(self.samples, offset=4), None, "16"),
+                    (self.samples, [good], "out is a list, must be a mapping"),
                     (self.samples, {"nothing": good}, f"no output `nothing`; it has `{self.name}`"),
                     (self.samples, {self.name: Tensor(good[:7])}, "shape is [7, 10], the run makes [8, 10]"),
                     (self.samples, {self.name: Tensor(good.astype(np.int32))}, "dtype is int32, the model has float32"),

@@ -64,7 +64,7 @@ std::optional<Mismatch> CheckJudge::JudgeIntegers(const JudgedValue& value,
   const passes::IntegerErrors errors =
       passes::JudgeElements(quantizer, value.expected, value.actual, *x, *scale, zero);
   if (errors.wrong == 0) return std::nullopt;
-  // That rounding is a part of the whole range.
+  // The coarser rounding is relative to the whole range of the integers.
   constexpr double kRange = 256;
   const double off = std::abs(static_cast<double>(errors.actual) - errors.expected);
   if (IsCoarse() && off <= 1 + kRange * coarseness_) {

@@ -37,11 +37,12 @@
 //   k] when transposed ->
 //                            [batch][panel][k][vectors of the panel][lanes], times `scale` when
 //                            given: then f32
-//   gpu_rows                 {rows, row_bytes, channels, transposed, zero, tf32}: [oc, ic, kh, kw] (or without kh) when
-//                            `channels` is given, else [k, n], or [n, k] when transposed -> `rows` rows of
+//   gpu_rows                 {rows, row_bytes, channels, groups, transposed, zero, tf32}: [oc, ic, kh, kw] (or without
+//                            kh) when `channels` is given, else [k, n], or [n, k] when transposed -> `rows` rows of
 //                            `row_bytes`, one for each output channel or column: [kh][kw][channels], or k, then
 //                            zeros; i8 or u8 minus `zero` become i8, f32 is rounded to TF32 where `tf32` is
-//                            given, others stay as they are
+//                            given, others stay as they are; `groups` of output channels have equal
+//                            shares of the rows, and begin with them
 //   depthwise                {lanes, zero}: [c, 1, kh, kw], f32, or i8 or u8 minus `zero` ->
 //   [c / lanes][kh][kw][lanes] innermost, padded with 0
 #pragma once

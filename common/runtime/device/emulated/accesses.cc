@@ -126,7 +126,7 @@ bool Runner::CopyAsync(Lane* lane, void* to, const void* from, uint32_t bytes) {
 }
 
 bool Runner::CopyPart(Lane* lane, void* to, const void* from, uint32_t bytes, bool present) {
-  if (!std::has_single_bit(bytes) || bytes >= kVector) {
+  if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8) {
     return Fail(*lane, CUDA_ERROR_LAUNCH_FAILED,
                 "copy_part of " + Bytes(bytes) + ", which must be 1, 2, 4 or 8");
   }
