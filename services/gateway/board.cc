@@ -8,15 +8,23 @@ ViewPtr Board::Find(const std::string& id) const {
   return found == entries_.end() ? nullptr : found->second.view;
 }
 
-ViewPtr Board::Watch(const std::string& tenant, const std::string& id,
-                     const std::weak_ptr<Watcher>& watcher) {
+Board::Watched Board::Watch(const std::string& tenant, const std::string& id,
+                            const std::weak_ptr<Watcher>& watcher) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(id);
-  if (found == entries_.end()) return nullptr;
-  if (found->second.view->header.tenant() != tenant) return nullptr;
-  std::erase_if(found->second.watchers, [](const auto& each) { return each.expired(); });
-  found->second.watchers.push_back(watcher);
-  return found->second.view;
+  if (found == entries_.end()) return {};
+  Entry& entry = found->second;
+  if ((entry.view == nullptr ? entry.tenant : entry.view->header.tenant()) != tenant) return {};
+  std::erase_if(entry.watchers, [](const auto& each) { return each.expired(); });
+  entry.watchers.push_back(watcher);
+  return {entry.view, true};
+}
+
+void Board::Expect(const std::string& id, const std::string& tenant) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_[id];
+  entry.view = nullptr;
+  entry.tenant = tenant;
 }
 
 void Board::Publish(const std::string& id, const ViewPtr& view) {

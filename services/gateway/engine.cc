@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "common/base/status.h"
 #include "common/rpc/errors.h"
 
@@ -44,6 +46,12 @@ absl::Status TimedOut(milliseconds timeout) {
   return rpc::Error(rpc::Reason::kStepTimedOut,
                     fmt::format("the step has not ended within {} s",
                                 static_cast<double>(timeout.count()) / 1000));
+}
+
+int OpenSteps(const v1::Workflow& workflow) {
+  return static_cast<int>(
+      std::count_if(workflow.steps().begin(), workflow.steps().end(),
+                    [](const v1::Step& step) { return !HasEnded(step.state()); }));
 }
 
 // Queues the steps again that failed or were cancelled.
@@ -99,6 +107,7 @@ Engine::~Engine() {
   for (const auto& [id, workflow] : workflows_) {
     if (!HasEnded(workflow->header.state())) Gauge(workflow->header.state()).Decrement();
   }
+  for (const auto& [id, asleep] : asleep_) Gauge(asleep.state).Decrement();
 }
 
 metrics::Gauge& Engine::Gauge(v1::State state) {
@@ -124,6 +133,7 @@ void Engine::After(milliseconds delay, std::function<void()> job) {
 
 void Engine::Settle() {
   if (halted_) return;
+  WakeSome();
   Pump();
   ShowQueue();
   for (const std::string& id : std::exchange(touched_, {})) {
@@ -145,21 +155,40 @@ void Engine::Settle() {
 }
 
 absl::Status Engine::Recover(const NeedsOf& needs_of) {
-  QUENCH_ASSIGN_OR_RETURN(std::vector<StoredWorkflow> unfinished, store_.LoadUnfinished());
-  for (StoredWorkflow& stored : unfinished) {
+  int64_t planned = 0;
+  std::set<std::string> tenants;
+  return store_.ForEachUnfinished([&](StoredWorkflow stored) {
     WorkflowNeeds needs = needs_of(stored);
     for (const v1::Step& step : stored.workflow.steps()) {
       for (std::string& hash : HashesOf(step)) needs.hashes.push_back(std::move(hash));
     }
     const std::string id = IdOf(stored.workflow.name());
     pins_.Add(id, needs.hashes);
+    const bool fits = planned + needs.bytes <= options_.max_live_bytes;
+    const bool first = tenants.insert(stored.workflow.tenant()).second;
+    if (!fits && !first) {
+      board_.Expect(id, stored.workflow.tenant());
+      // Its steps are in the store.
+      StoredWorkflow sleeper;
+      sleeper.workflow = std::move(stored.workflow);
+      const int open = OpenSteps(sleeper.workflow);
+      sleeper.workflow.clear_steps();
+      *sleeper.spec.mutable_timeout() = stored.spec.timeout();
+      if (!stored.spec.has_timeout()) sleeper.spec.clear_timeout();
+      Post([this, bytes = needs.bytes, open, sleeper] {
+        open_steps_[sleeper.workflow.tenant()] += open;
+        open_bytes_[sleeper.workflow.tenant()] += bytes;
+        Sleep(sleeper, bytes, true);
+      });
+      return;
+    }
+    planned += needs.bytes;
     // Callers who ask before it is adopted are told of all that follows.
     board_.Publish(id, std::make_shared<WorkflowView>(ViewOf(stored.workflow)));
     Post([this, bytes = needs.bytes, shared = std::make_shared<StoredWorkflow>(std::move(stored))] {
-      Adopt(std::move(*shared), bytes, true);
+      Adopt(std::move(*shared), bytes, Origin::kRecovered, true);
     });
-  }
-  return absl::OkStatus();
+  });
 }
 
 absl::Status Engine::RecoverKept(const std::atomic<bool>& stop) {
@@ -190,7 +219,7 @@ void Engine::Create(StoredWorkflow workflow, int64_t bytes, Done done) {
                             bytes](const absl::Status& status) {
       const auto job = [this, shared, done, steps, bytes, status] {
         if (status.ok()) {
-          Adopt(std::move(*shared), bytes, false);
+          Take(std::move(*shared), bytes);
         } else {
           open_steps_[shared->workflow.tenant()] -= steps;
           open_bytes_[shared->workflow.tenant()] -= bytes;
@@ -232,7 +261,8 @@ void Engine::Retry(StoredWorkflow workflow, WorkflowNeeds needs, Done done) {
           milliseconds(1000)));
       return;
     }
-    if (!HasEnded(state) || workflows_.contains(IdOf(shared->workflow.name()))) {
+    if (!HasEnded(state) || workflows_.contains(IdOf(shared->workflow.name())) ||
+        asleep_.contains(IdOf(shared->workflow.name()))) {
       done(NotEnded(IdOf(shared->workflow.name())));
       return;
     }
@@ -258,7 +288,7 @@ void Engine::Retry(StoredWorkflow workflow, WorkflowNeeds needs, Done done) {
           const std::string id = IdOf(shared->workflow.name());
           pins_.Add(id, needs.hashes);
           pins_.Release(id);
-          Adopt(std::move(*shared), bytes, false);
+          Take(std::move(*shared), bytes);
         } else {
           open_steps_[tenant] -= steps;
           open_bytes_[tenant] -= bytes;
@@ -270,14 +300,23 @@ void Engine::Retry(StoredWorkflow workflow, WorkflowNeeds needs, Done done) {
   });
 }
 
-void Engine::Adopt(StoredWorkflow stored, int64_t bytes, bool recovered) {
+// `recovered`: an earlier gateway may have begun it.
+void Engine::Adopt(StoredWorkflow stored, int64_t bytes, Origin origin, bool recovered) {
   auto workflow = std::make_shared<LiveWorkflow>(std::move(stored));
   workflow->bytes = bytes;
   workflows_[workflow->id] = workflow;
   Gauge(workflow->header.state()).Increment();
+  // A fleet is done model by model: not all of its imports before the first library.
+  if (workflow->header.has_fleet()) {
+    for (LiveStep& step : workflow->steps) step.order = next_order_++;
+  }
+  const v1::Workflow& header = workflow->header;
+  if (origin != Origin::kWoken) Occupy(header.tenant(), header.priority(), bytes);
+  if (origin == Origin::kRecovered) {
+    open_steps_[header.tenant()] += workflow->open;
+    open_bytes_[header.tenant()] += bytes;
+  }
   if (recovered) {
-    open_steps_[workflow->header.tenant()] += workflow->open;
-    open_bytes_[workflow->header.tenant()] += bytes;
     workflow->header.set_revision(workflow->stored_revision + kRevisionJump);
     Reclaim(*workflow);
   }
@@ -292,17 +331,18 @@ void Engine::Adopt(StoredWorkflow stored, int64_t bytes, bool recovered) {
     }
   }
   if (workflow->spec.has_timeout()) {
-    const v1::Workflow& header = workflow->header;
-    const int64_t begun =
-        Microseconds(header.has_retry_time() ? header.retry_time() : header.create_time());
-    const int64_t left =
-        begun + DurationOf(workflow->spec.timeout()).count() * 1000 - loop_.UnixMicroseconds();
-    After(milliseconds(std::max<int64_t>(0, left / 1000)),
-          [this, weak = std::weak_ptr<LiveWorkflow>(workflow)] {
-            if (const WorkflowPtr live = weak.lock()) EndInTime(live);
-          });
+    After(TimeLeft(header, workflow->spec), [this, weak = std::weak_ptr<LiveWorkflow>(workflow)] {
+      if (const WorkflowPtr live = weak.lock()) EndInTime(live);
+    });
   }
   Touch(workflow);
+}
+
+milliseconds Engine::TimeLeft(const v1::Workflow& header, const v1::WorkflowSpec& spec) {
+  const int64_t begun =
+      Microseconds(header.has_retry_time() ? header.retry_time() : header.create_time());
+  const int64_t left = begun + DurationOf(spec.timeout()).count() * 1000 - loop_.UnixMicroseconds();
+  return milliseconds(std::max<int64_t>(0, left / 1000));
 }
 
 void Engine::EndInTime(const WorkflowPtr& workflow) {
@@ -330,6 +370,11 @@ void Engine::Reclaim(LiveWorkflow& workflow) {
 
 void Engine::Cancel(const std::string& tenant, const std::string& id, Done done) {
   Post([this, tenant, id, done = std::move(done)] {
+    const auto sleeper = asleep_.find(id);
+    if (waking_.contains(id) || (sleeper != asleep_.end() && sleeper->second.tenant == tenant)) {
+      WakeThen(id, [this, tenant, id, done] { Cancel(tenant, id, done); });
+      return;
+    }
     const auto found = workflows_.find(id);
     if (found == workflows_.end() || found->second->header.tenant() != tenant) {
       done(NoSuchWorkflow(id));
@@ -404,7 +449,8 @@ void Engine::Save(const WorkflowPtr& workflow) {
   }
   workflow->saving = true;
   const ViewPtr view = workflow->TakeView();
-  const WorkflowUpdate update = workflow->TakeUpdate(view);
+  WorkflowUpdate update = workflow->TakeUpdate(view);
+  AddEvents(*workflow, &update);
   store_.Update(update, [this, alive = std::weak_ptr<bool>(alive_), workflow, view,
                          update](const absl::Status& status) {
     if (alive.expired()) return;
@@ -433,6 +479,7 @@ void Engine::OnSaved(const WorkflowPtr& workflow, const ViewPtr& view, const Wor
   // Watchers who hear of the end find the blobs free.
   if (view->ended()) pins_.Remove(workflow->id);
   board_.Publish(workflow->id, view);
+  if (!update.events.empty() || !update.fleet_urls.empty()) options_.on_events();
   if (view->ended()) {
     Forget(workflow);
     PlanExpiry();
@@ -445,6 +492,7 @@ void Engine::Forget(const WorkflowPtr& workflow) {
   for (size_t i = 0; i < workflow->steps.size(); ++i) Detach(workflow, static_cast<int>(i));
   if (workflow->open > 0) open_steps_[workflow->header.tenant()] -= workflow->open;
   open_bytes_[workflow->header.tenant()] -= workflow->bytes;
+  Vacate(workflow->header.tenant(), workflow->header.priority(), workflow->bytes);
   if (!HasEnded(workflow->header.state())) Gauge(workflow->header.state()).Decrement();
   pins_.Remove(workflow->id);
   board_.Remove(workflow->id);

@@ -4,11 +4,13 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "services/gateway/board.h"
 #include "services/gateway/fair_queue.h"
@@ -21,10 +23,17 @@
 namespace quench::gateway {
 
 struct EngineOptions {
-  int max_queued_steps = 50'000;  // of a tenant, waiting or running
-  int max_running_steps = 0;      // of a tenant; 0: no limit
+  int max_queued_steps = 1'000'000;  // of a tenant, waiting or running
+  int max_running_steps = 0;         // of a tenant; 0: no limit
   // Bytes of a tenant's workflows that have not ended: expanded specs, and manifests of samples.
-  int64_t max_queued_bytes = int64_t{256} << 20;
+  int64_t max_queued_bytes = int64_t{2} << 30;
+  // Bytes of workflows in memory, of all tenants; others sleep in the store until these have ended. Each tenant has one
+  // in memory at least, and another if that one has a higher priority.
+  int64_t max_live_bytes = int64_t{32} << 20;
+  // Runs a job that reads the store, on another thread where there is one.
+  std::function<void(std::function<void()>)> read = [](const std::function<void()>& job) { job(); };
+  // Called when the store has got events to post.
+  std::function<void()> on_events = [] {};
   std::chrono::milliseconds keep_workflows{std::chrono::hours(24 * 7)};
   EndedLimits ended;
   std::chrono::milliseconds silence{30'000};  // a worker silent for longer is lost
@@ -64,7 +73,7 @@ class Engine {
 
   // Thread-safe from here.
 
-  // Calls `done` when the workflow is durable and on the board. RESOURCE_EXHAUSTED with QuotaFailure,
+  // Calls `done` when the workflow is durable. RESOURCE_EXHAUSTED with QuotaFailure,
   // or the store's error. The blobs are pinned under the workflow's id already; `bytes` is what it
   // counts against the tenant's limit.
   void Create(StoredWorkflow workflow, int64_t bytes, Done done);
@@ -72,7 +81,7 @@ class Engine {
   // that has ended; FAILED_PRECONDITION if it has succeeded or is live. The caller keeps its needs
   // pinned until `done`; from then on the engine does.
   void Retry(StoredWorkflow workflow, WorkflowNeeds needs, Done done);
-  // Calls `done` when the cancellation is durable; NOT_FOUND for a workflow that is not live.
+  // Calls `done` when the cancellation is durable; NOT_FOUND for a workflow that has ended.
   void Cancel(const std::string& tenant, const std::string& id, Done done);
   // Starts no more steps; calls `done` when none runs and everything is durable.
   void Drain(std::function<void()> done);
@@ -103,12 +112,44 @@ class Engine {
     int refused_stores = 0;
   };
 
+  // A workflow that waits in the store until there is room for it.
+  struct Asleep {
+    std::string tenant;
+    int priority = 0;
+    uint64_t order = 0;
+    int64_t bytes = 0;
+    v1::State state{};
+    bool recovered = false;  // an earlier gateway may have begun it
+  };
+  // What a tenant has in memory, by priority.
+  struct Awake {
+    int64_t bytes = 0;
+    std::map<int, int> workflows;
+  };
+  // A workflow as it enters memory.
+  enum class Origin { kCreated, kRecovered, kWoken };
+
+  // engine_sleep.cc: workflows that wait in the store.
+  bool HasRoom(const std::string& tenant, int priority, int64_t bytes) const;
+  void Occupy(const std::string& tenant, int priority, int64_t bytes);
+  void Vacate(const std::string& tenant, int priority, int64_t bytes);
+  // Into memory, or to sleep.
+  void Take(StoredWorkflow stored, int64_t bytes);
+  void Sleep(const StoredWorkflow& stored, int64_t bytes, bool recovered);
+  void WakeSome();
+  void Wake(const std::string& id);
+  void Read(const std::string& id, const Asleep& asleep);
+  void WakeThen(const std::string& id, std::function<void()> job);
+  void OnRead(const std::string& id, const Asleep& asleep, absl::StatusOr<StoredWorkflow> stored);
+  void AddEvents(const LiveWorkflow& workflow, WorkflowUpdate* update);
+
   // engine.cc: workflows.
   std::function<void()> Guarded(std::function<void()> job);
   void Post(std::function<void()> job);
   void After(std::chrono::milliseconds delay, std::function<void()> job);
   void Settle();
-  void Adopt(StoredWorkflow stored, int64_t bytes, bool recovered);
+  void Adopt(StoredWorkflow stored, int64_t bytes, Origin origin, bool recovered);
+  std::chrono::milliseconds TimeLeft(const v1::Workflow& header, const v1::WorkflowSpec& spec);
   // RESOURCE_EXHAUSTED with QuotaFailure if these steps and bytes exceed the tenant's limits.
   absl::Status CheckQuota(const std::string& tenant, int steps, int64_t bytes);
   void Reclaim(LiveWorkflow& workflow);
@@ -179,6 +220,15 @@ class Engine {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 
   std::map<std::string, WorkflowPtr> workflows_;
+  std::map<std::string, Asleep> asleep_;  // by id
+  // Their turn, by tenant: negative priority, order, id.
+  std::map<std::string, std::set<std::tuple<int, uint64_t, std::string>>> sleepers_;
+  std::set<std::string> waking_;
+  std::deque<std::string> called_;  // asleep, and woken next whatever the room
+  std::map<std::string, std::vector<std::function<void()>>> once_awake_;  // by id
+  std::map<std::string, Awake> awake_;                                    // by tenant
+  int64_t awake_bytes_ = 0;
+  bool room_changed_ = false;
   std::set<std::string> touched_;              // workflows, since the last Settle
   std::map<std::string, int> open_steps_;      // by tenant
   std::map<std::string, int64_t> open_bytes_;  // by tenant

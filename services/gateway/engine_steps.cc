@@ -105,7 +105,8 @@ void Engine::Ready(const WorkflowPtr& workflow, int step) {
               live.row->stage,
               workflow->header.tenant(),
               live.order,
-              loop_.UnixMicroseconds()});
+              loop_.UnixMicroseconds(),
+              workflow->header.priority()});
 }
 
 // Whether an identical step runs already, whose result it takes.
@@ -530,7 +531,8 @@ void Engine::Requeue(const WorkflowPtr& workflow, int step) {
               live.row->stage,
               workflow->header.tenant(),
               live.order,
-              Microseconds(live.value->ready_time())});
+              Microseconds(live.value->ready_time()),
+              workflow->header.priority()});
 }
 
 // Steps that gave the missing blobs do so once more; `step` waits for them.

@@ -12,6 +12,10 @@ namespace {
 
 constexpr size_t kMaxTitle = 255;
 constexpr size_t kMaxSalt = 128;
+constexpr size_t kMaxLabels = 64;
+constexpr size_t kMaxFleetName = 100;
+constexpr int kMaxShards = 100'000;
+constexpr int kMaxPriority = 100;
 // Limit for all dependencies' names: each stands in every message that has the whole workflow.
 constexpr size_t kMaxNameBytes = size_t{2} << 20;
 
@@ -22,6 +26,43 @@ void CheckDuration(const google::protobuf::Duration& duration, const std::string
     violations->Add(path, fmt::format("is {} s, must be 0 to {} s", duration.seconds(), kLongest));
 }
 
+bool HasControls(const std::string& text) {
+  return std::any_of(text.begin(), text.end(), [](char c) { return c >= 0 && c < ' '; });
+}
+
+void CheckLabels(const google::protobuf::Map<std::string, std::string>& labels,
+                 Violations* violations) {
+  if (labels.size() > kMaxLabels) {
+    violations->Add("spec.labels",
+                    fmt::format("has {} labels, at most {} are kept", labels.size(), kMaxLabels));
+  }
+  for (const auto& [name, value] : labels) {
+    const std::string path = fmt::format("spec.labels[{}]", name.substr(0, 80));
+    if (name.size() > 63 || !IsStepName(name, true)) {
+      violations->Add(path, "must be named by 1 to 63 letters, digits, `_`, `-`, `.` and `/`");
+    }
+    if (value.size() > 255 || HasControls(value)) {
+      violations->Add(path, "must be at most 255 bytes without control characters");
+    }
+  }
+}
+
+void CheckFleet(const v1::FleetShard& fleet, Violations* violations) {
+  if (fleet.fleet().size() > kMaxFleetName || !IsStepName(fleet.fleet(), false)) {
+    violations->Add("spec.fleet.fleet",
+                    fmt::format("is `{}`, must be 1 to {} letters, digits, `_`, `-` and `.`",
+                                fleet.fleet().substr(0, kMaxFleetName), kMaxFleetName));
+  }
+  if (fleet.shards() < 1 || fleet.shards() > kMaxShards) {
+    violations->Add("spec.fleet.shards",
+                    fmt::format("is {}, must be 1 to {}", fleet.shards(), kMaxShards));
+  }
+  if (fleet.shard() < 0 || fleet.shard() >= std::max(1, fleet.shards())) {
+    violations->Add("spec.fleet.shard", fmt::format("is {}, must be 0 to {}", fleet.shard(),
+                                                    std::max(1, fleet.shards()) - 1));
+  }
+}
+
 void CheckCommon(const v1::WorkflowSpec& spec, Violations* violations) {
   if (spec.title().size() > kMaxTitle) {
     violations->Add("spec.title", fmt::format("has {} bytes, at most {} are kept",
@@ -30,6 +71,12 @@ void CheckCommon(const v1::WorkflowSpec& spec, Violations* violations) {
   if (spec.salt().size() > kMaxSalt) {
     violations->Add("spec.salt",
                     fmt::format("has {} bytes, at most {} count", spec.salt().size(), kMaxSalt));
+  }
+  CheckLabels(spec.labels(), violations);
+  if (spec.has_fleet()) CheckFleet(spec.fleet(), violations);
+  if (spec.priority() < -kMaxPriority || spec.priority() > kMaxPriority) {
+    violations->Add("spec.priority", fmt::format("is {}, must be {} to {}", spec.priority(),
+                                                 -kMaxPriority, kMaxPriority));
   }
   CheckDuration(spec.patience(), "spec.patience", violations);
   CheckDuration(spec.timeout(), "spec.timeout", violations);

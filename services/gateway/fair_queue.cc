@@ -9,18 +9,18 @@ void FairQueue::Add(Entry entry) {
   const auto service = static_cast<size_t>(entry.service);
   ++depth_[static_cast<size_t>(entry.stage)];
   ready_us_[static_cast<size_t>(entry.stage)].insert(entry.ready_us);
-  places_[entry.ref] = {entry.service, entry.order};
-  const uint64_t order = entry.order;
-  waiting_[service][entry.tenant].emplace(order, std::move(entry));
+  const Place place(-entry.priority, entry.order);
+  places_[entry.ref] = {entry.service, place};
+  waiting_[service][entry.tenant].emplace(place, std::move(entry));
 }
 
 void FairQueue::Remove(const StepRef& ref) {
-  const auto place = places_.find(ref);
-  if (place == places_.end()) return;
-  const auto [service, order] = place->second;
+  const auto found = places_.find(ref);
+  if (found == places_.end()) return;
+  const auto [service, place] = found->second;
   auto& tenants = waiting_[static_cast<size_t>(service)];
   for (auto tenant = tenants.begin(); tenant != tenants.end(); ++tenant) {
-    const auto entry = tenant->second.find(order);
+    const auto entry = tenant->second.find(place);
     if (entry == tenant->second.end()) continue;
     --depth_[static_cast<size_t>(entry->second.stage)];
     auto& ready = ready_us_[static_cast<size_t>(entry->second.stage)];
@@ -29,7 +29,7 @@ void FairQueue::Remove(const StepRef& ref) {
     if (tenant->second.empty()) tenants.erase(tenant);
     break;
   }
-  places_.erase(place);
+  places_.erase(found);
 }
 
 std::optional<FairQueue::Entry> FairQueue::Pop(metrics::Service service) {
@@ -40,7 +40,8 @@ std::optional<FairQueue::Entry> FairQueue::Pop(metrics::Service service) {
     const auto found = running_.find(tenant->first);
     const Running running = found == running_.end() ? Running() : found->second;
     if (max_running_ > 0 && running.total >= max_running_) continue;
-    const std::pair rank(running.of[static_cast<size_t>(service)], tenant->second.begin()->first);
+    const std::pair rank(running.of[static_cast<size_t>(service)],
+                         tenant->second.begin()->second.order);
     if (best == tenants.end() || rank < best_rank)
       std::tie(best, best_rank) = std::pair(tenant, rank);
   }

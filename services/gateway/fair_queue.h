@@ -1,5 +1,6 @@
 // Steps that wait for a slot of their service, and whose turn it is: the tenant with the fewest
-// steps running there; among equals, the one whose first step has waited longest.
+// steps running there; among equals, the one whose first step has waited longest. A tenant's steps
+// come by priority, then in their order.
 #pragma once
 
 #include <array>
@@ -30,8 +31,9 @@ class FairQueue {
     metrics::Service service;
     metrics::Stage stage;
     std::string tenant;
-    uint64_t order = 0;  // in which steps became ready; unique
+    uint64_t order = 0;  // among steps of equal priority; unique
     int64_t ready_us = 0;
+    int priority = 0;  // the highest first
   };
 
   // At most `max_running` steps of a tenant run at once; 0: no limit.
@@ -50,7 +52,8 @@ class FairQueue {
   std::optional<int64_t> OldestReady(metrics::Stage stage) const;
 
  private:
-  using Waiting = std::map<uint64_t, Entry>;  // by order
+  using Place = std::pair<int, uint64_t>;  // negative priority, order
+  using Waiting = std::map<Place, Entry>;
   // A tenant's running steps: in total, which its limit is for, and by service.
   struct Running {
     int total = 0;
@@ -59,7 +62,7 @@ class FairQueue {
 
   const int max_running_;
   std::array<std::map<std::string, Waiting>, kServices> waiting_;  // by tenant; none is empty
-  std::map<StepRef, std::pair<metrics::Service, uint64_t>> places_;
+  std::map<StepRef, std::pair<metrics::Service, Place>> places_;
   std::map<std::string, Running> running_;
   std::array<std::multiset<int64_t>, kStages> ready_us_;
   std::array<int, kStages> depth_{};

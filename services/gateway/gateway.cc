@@ -85,18 +85,25 @@ void Gateway::LoadKept() {
   drained_.wait_for(lock, kWait, [this] { return kept_loaded_; });
 }
 
+EngineOptions Gateway::ReadingOnPool(EngineOptions options) {
+  options.read = [this](std::function<void()> job) { control_->Run(std::move(job)); };
+  return options;
+}
+
 Gateway::Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store)
     : pins_(options.keep),
       store_(std::move(store)),
       runner_(std::make_unique<StepClient>(options.channels, options.put_blob, kStoringThreads,
                                            options.engine.registry)),
-      engine_(std::make_unique<Engine>(options.engine, loop_, *store_, *runner_, board_, pins_)),
+      engine_(std::make_unique<Engine>(ReadingOnPool(options.engine), loop_, *store_, *runner_,
+                                       board_, pins_)),
       control_(std::make_unique<rpc::CallPool>(ControlOptions(options))),
       watches_(std::make_unique<rpc::CallPool>(WatchOptions(options))),
       api_(std::make_unique<WorkflowApi>(
           *engine_, *store_, board_, pins_, options.blobs, options.max_workflow_bytes,
           [this](std::function<void()> job) { control_->Run(std::move(job)); })),
       workflows_(std::make_unique<WorkflowsService>(*api_, *control_, *watches_)),
+      fleets_(std::make_unique<FleetsService>(*api_, *control_)),
       operations_(std::make_unique<OperationsService>(*api_, *control_, *watches_)),
       workers_(options.channels, options.ask_workers, options.engine.registry) {}
 
@@ -113,7 +120,9 @@ Gateway::~Gateway() {
   engine_.reset();
 }
 
-std::vector<grpc::Service*> Gateway::services() { return {workflows_.get(), operations_.get()}; }
+std::vector<grpc::Service*> Gateway::services() {
+  return {workflows_.get(), fleets_.get(), operations_.get()};
+}
 
 void Gateway::BeginDrain() {
   {

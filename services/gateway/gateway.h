@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "services/gateway/fleets_service.h"
 #include "services/gateway/step_client.h"
 #include "services/gateway/worker_watch.h"
 #include "services/gateway/workflows_service.h"
@@ -55,6 +56,7 @@ class Gateway {
  private:
   explicit Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store);
   void LoadKept();
+  EngineOptions ReadingOnPool(EngineOptions options);
 
   Pins pins_;
   Board board_;
@@ -66,6 +68,7 @@ class Gateway {
   std::unique_ptr<rpc::CallPool> control_, watches_;
   std::unique_ptr<WorkflowApi> api_;
   std::unique_ptr<WorkflowsService> workflows_;
+  std::unique_ptr<FleetsService> fleets_;
   std::unique_ptr<OperationsService> operations_;
   WorkerWatch workers_;
   std::mutex mutex_;

@@ -96,6 +96,8 @@ absl::StatusOr<EngineOptions> EngineOptionsOf(const config::v1::GatewayConfig& c
   if (tenants.max_queued_bytes() > 0) engine.max_queued_bytes = tenants.max_queued_bytes();
   if (tenants.max_ended_workflows() > 0) engine.ended.workflows = tenants.max_ended_workflows();
   if (tenants.max_ended_bytes() > 0) engine.ended.bytes = tenants.max_ended_bytes();
+  if (config.max_live_bytes() < 0) return InvalidArgument("max_live_bytes: must not be negative");
+  if (config.max_live_bytes() > 0) engine.max_live_bytes = config.max_live_bytes();
   engine.max_running_steps = tenants.max_running_steps();
   if (config.has_patience()) {
     if (config.patience().seconds() < 0 || config.patience().nanos() < 0)
@@ -256,6 +258,7 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   for (grpc::Service* service : host->blobs_->services()) services.push_back(service);
   server.health_services = BlobServices::names();
   server.health_services.push_back(v1::Workflows::service_full_name());
+  server.health_services.push_back(v1::Fleets::service_full_name());
   server.health_services.push_back(google::longrunning::Operations::service_full_name());
   QUENCH_ASSIGN_OR_RETURN(host->server_, rpc::Server::Start(server, services));
   spdlog::info("gateway serves on {}{}, state in {}, blobs in {}", host->server_->address(),

@@ -4,6 +4,7 @@
 #include <openssl/rand.h>
 
 #include <charconv>
+#include <limits>
 
 #include "common/base/status.h"
 #include "common/rpc/errors.h"
@@ -44,13 +45,13 @@ google::protobuf::Timestamp TimestampOf(int64_t microseconds) {
 }
 
 std::string PageToken(const PagePosition& position) {
-  return fmt::format("{}.{}", position.create_us, position.id);
+  return fmt::format("{}.{}", position.us, position.id);
 }
 
 absl::StatusOr<PagePosition> ParsePageToken(const std::string& token) {
   PagePosition position;
   const char* const end = token.data() + token.size();
-  const auto [stop, error] = std::from_chars(token.data(), end, position.create_us);
+  const auto [stop, error] = std::from_chars(token.data(), end, position.us);
   if (error != std::errc() || stop == end || *stop != '.') {
     return rpc::WithField(
         rpc::Error(rpc::Reason::kInvalidRequest,
@@ -69,6 +70,31 @@ absl::Status NoSuchWorkflow(const std::string& id) {
 absl::Status NotEnded(const std::string& id) {
   return rpc::Error(rpc::Reason::kFailedPrecondition,
                     fmt::format("workflow `{}` has not ended: cancel it first", WorkflowName(id)));
+}
+
+PagePosition PositionOf(const v1::Workflow& workflow, const ListOrder& order) {
+  const std::string id = IdOf(workflow.name());
+  if (!order.by_end) return {Microseconds(workflow.create_time()), id};
+  if (!workflow.has_end_time()) return {std::numeric_limits<int64_t>::max(), id};
+  return {Microseconds(workflow.end_time()), id};
+}
+
+PagePosition StartOf(const ListOrder& order) {
+  if (order.ascending) return {std::numeric_limits<int64_t>::min(), ""};
+  return {std::numeric_limits<int64_t>::max(), "~"};  // ids are hex digits
+}
+
+absl::Status ShardExists(const v1::FleetShard& shard) {
+  return rpc::Error(
+      rpc::Reason::kAlreadyExists,
+      fmt::format("fleet `{}` has another workflow as shard {}", shard.fleet(), shard.shard()));
+}
+
+absl::Status OtherShards(const v1::FleetShard& shard, int shards) {
+  return rpc::WithField(
+      rpc::Error(rpc::Reason::kInvalidRequest, fmt::format("fleet `{}` has {} shards, not {}",
+                                                           shard.fleet(), shards, shard.shards())),
+      {"spec.fleet.shards", "must be the same in all workflows of a fleet"});
 }
 
 absl::Status RequestIdInUse(const std::string& request_id) {

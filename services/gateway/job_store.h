@@ -14,6 +14,8 @@
 
 #include "common/blobs/blob_id.h"
 #include "quench/gateway/v1/workflows.pb.h"
+#include "services/gateway/event_queue.h"
+#include "services/gateway/filter.h"
 
 namespace quench::gateway {
 
@@ -31,6 +33,8 @@ struct WorkflowUpdate {
   std::vector<std::pair<int, std::shared_ptr<const v1::Step>>> steps;  // changed ones, by position
   std::vector<BlobId> kept;                      // outputs promised by header.outputs_expire_time
   std::shared_ptr<const v1::WorkflowSpec> spec;  // expanded; set if it is retried
+  std::vector<QueuedEvent> events;               // posted once the update is durable
+  std::vector<std::string> fleet_urls;           // told if this ends the workflow's fleet
 };
 
 // Outputs that a workflow promised to keep when it ended.
@@ -52,29 +56,42 @@ struct StoredRequest {
 };
 
 struct ListQuery {
-  std::string tenant;
+  std::string tenant;             // "": all
   std::vector<v1::State> states;  // none: all
   int page_size = 100;
   std::string page_token;
+  std::vector<Condition> filter;
+  ListOrder order;
 };
 
 struct WorkflowPage {
-  std::vector<v1::Workflow> workflows;  // newest first, without steps
+  std::vector<v1::Workflow> workflows;  // in the order of the query, without steps
+  std::string next_page_token;
+};
+
+struct FleetQuery {
+  std::string tenant;  // "": all
+  int page_size = 50;
+  std::string page_token;
+};
+
+struct FleetPage {
+  // The workflows of each fleet, newest fleet first, without steps.
+  std::vector<std::vector<v1::Workflow>> fleets;
   std::string next_page_token;
 };
 
 // Thread-safe. Workflows are named by id: the `{id}` of `workflows/{id}`.
-class JobStore {
+class JobStore : public EventQueue {
  public:
   // Called once, on any thread, possibly before the call returns.
   using Done = std::function<void(const absl::Status&)>;
 
-  virtual ~JobStore() = default;
-
   // Writes take effect in the order of the calls. RESOURCE_EXHAUSTED if there is no room: then the
   // write has changed nothing.
   //
-  // ALREADY_EXISTS if the tenant has a workflow with this request_id, unless that is empty.
+  // ALREADY_EXISTS if the tenant has a workflow with this request_id, unless that is empty, or one that is the same
+  // shard of the same fleet; INVALID_ARGUMENT if that fleet has another number of shards.
   virtual void Create(StoredWorkflow workflow, Done done) = 0;
   // ABORTED if the workflow's revision is not `previous_revision`, NOT_FOUND if it does not exist.
   virtual void Update(WorkflowUpdate update, Done done) = 0;
@@ -91,8 +108,12 @@ class JobStore {
       const std::string& tenant, const std::string& request_id) = 0;
   // INVALID_ARGUMENT for a page token that did not come from a page.
   virtual absl::StatusOr<WorkflowPage> List(const ListQuery& query) = 0;
-  // Workflows that have not ended, oldest first, for the start of a gateway.
-  virtual absl::StatusOr<std::vector<StoredWorkflow>> LoadUnfinished() = 0;
+  // The workflows of a fleet by shard, without steps; none if there is no such fleet.
+  virtual absl::StatusOr<std::vector<v1::Workflow>> ListFleet(const std::string& tenant,
+                                                              const std::string& fleet) = 0;
+  virtual absl::StatusOr<FleetPage> ListFleets(const FleetQuery& query) = 0;
+  // Visits workflows that have not ended, oldest first, for the start of a gateway.
+  virtual absl::Status ForEachUnfinished(const std::function<void(StoredWorkflow)>& visit) = 0;
   // Visits the outputs promised by ended workflows, one workflow at a time, until `visit` gives false.
   virtual absl::Status ForEachKept(const std::function<bool(KeptOutputs)>& visit) = 0;
 };
@@ -108,19 +129,24 @@ bool HasEnded(v1::State state);
 int64_t Microseconds(const google::protobuf::Timestamp& time);
 google::protobuf::Timestamp TimestampOf(int64_t microseconds);
 
-// The position of a page: it begins after this workflow, newest first, then by descending id.
+// The position of a page: it begins after this workflow, in the order of the time that orders the list, then of the id.
 struct PagePosition {
-  int64_t create_us = 0;
+  int64_t us = 0;
   std::string id;
   bool operator<(const PagePosition& other) const {
-    return std::pair(create_us, id) < std::pair(other.create_us, other.id);
+    return std::pair(us, id) < std::pair(other.us, other.id);
   }
 };
+PagePosition PositionOf(const v1::Workflow& workflow, const ListOrder& order);
+// Before all workflows of the order.
+PagePosition StartOf(const ListOrder& order);
 std::string PageToken(const PagePosition& position);
 absl::StatusOr<PagePosition> ParsePageToken(const std::string& token);
 
 absl::Status NoSuchWorkflow(const std::string& id);
 absl::Status NotEnded(const std::string& id);
 absl::Status RequestIdInUse(const std::string& request_id);
+absl::Status ShardExists(const v1::FleetShard& shard);
+absl::Status OtherShards(const v1::FleetShard& shard, int shards);
 
 }  // namespace quench::gateway

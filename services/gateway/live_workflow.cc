@@ -127,6 +127,9 @@ StoredWorkflow NewWorkflow(const std::string& id, const std::string& tenant,
   workflow.set_tenant(tenant);
   workflow.set_request_id(request_id);
   workflow.set_title(spec.title());
+  *workflow.mutable_labels() = spec.labels();
+  workflow.set_priority(spec.priority());
+  if (spec.has_fleet()) *workflow.mutable_fleet() = spec.fleet();
   workflow.set_state(v1::STATE_QUEUED);
   *workflow.mutable_create_time() = TimestampOf(now_us);
   workflow.set_revision(1);

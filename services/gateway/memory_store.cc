@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/status.h"
+#include "services/gateway/cloud_event.h"
 
 namespace quench::gateway {
 
@@ -18,6 +19,15 @@ void MemoryJobStore::Create(StoredWorkflow workflow, Done done) {
 absl::Status MemoryJobStore::CreateLocked(StoredWorkflow workflow) {
   const std::string id = IdOf(workflow.workflow.name());
   const std::string& request_id = workflow.workflow.request_id();
+  const v1::FleetShard& shard = workflow.workflow.fleet();
+  if (workflow.workflow.has_fleet()) {
+    for (const v1::Workflow& other : FleetLocked(workflow.workflow.tenant(), shard.fleet())) {
+      if (other.fleet().shards() != shard.shards())
+        return OtherShards(shard, other.fleet().shards());
+      const bool same_request = !request_id.empty() && other.request_id() == request_id;
+      if (other.fleet().shard() == shard.shard() && !same_request) return ShardExists(shard);
+    }
+  }
   if (!request_id.empty()) {
     const std::pair key(workflow.workflow.tenant(), request_id);
     if (!requests_.emplace(key, StoredRequest{id, workflow.spec_hash}).second) {
@@ -54,7 +64,15 @@ absl::Status MemoryJobStore::UpdateLocked(const WorkflowUpdate& update) {
     found->second.spec = *update.spec;
     kept_.erase(id);
   }
+  PutEvents(update.events);
   if (!HasEnded(stored.state())) return absl::OkStatus();
+  if (stored.has_fleet() && !update.fleet_urls.empty()) {
+    const std::vector<v1::Workflow> fleet = FleetLocked(stored.tenant(), stored.fleet().fleet());
+    const bool ended = std::all_of(fleet.begin(), fleet.end(),
+                                   [](const auto& each) { return HasEnded(each.state()); });
+    if (ended && static_cast<int>(fleet.size()) >= stored.fleet().shards())
+      PutEvents(FleetEvents(update.fleet_urls, fleet));
+  }
   found->second.spec.Clear();
   if (stored.state() == v1::STATE_SUCCEEDED) found->second.asked.Clear();
   if (stored.has_outputs_expire_time()) {
@@ -132,22 +150,26 @@ absl::StatusOr<std::optional<StoredRequest>> MemoryJobStore::FindRequest(
 }
 
 absl::StatusOr<WorkflowPage> MemoryJobStore::List(const ListQuery& query) {
-  PagePosition after{std::numeric_limits<int64_t>::max(), ""};
+  PagePosition after = StartOf(query.order);
   if (!query.page_token.empty()) {
     QUENCH_ASSIGN_OR_RETURN(after, ParsePageToken(query.page_token));
   }
+  const auto precedes = [&query](const PagePosition& a, const PagePosition& b) {
+    return query.order.ascending ? a < b : b < a;
+  };
   const std::lock_guard lock(mutex_);
   std::vector<std::pair<PagePosition, const v1::Workflow*>> found;
   for (const auto& [id, stored] : workflows_) {
     const v1::Workflow& workflow = stored.workflow;
-    const PagePosition position{Microseconds(workflow.create_time()), id};
+    const PagePosition position = PositionOf(workflow, query.order);
     const bool state = query.states.empty() ||
                        std::count(query.states.begin(), query.states.end(), workflow.state()) > 0;
-    if (workflow.tenant() == query.tenant && state && position < after) {
+    const bool tenant = query.tenant.empty() || workflow.tenant() == query.tenant;
+    if (tenant && state && precedes(after, position) && Matches(query.filter, workflow))
       found.emplace_back(position, &workflow);
-    }
   }
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return b < a; });
+  std::sort(found.begin(), found.end(),
+            [&](const auto& a, const auto& b) { return precedes(a.first, b.first); });
   WorkflowPage page;
   const size_t count = std::min(found.size(), static_cast<size_t>(query.page_size));
   for (size_t i = 0; i < count; ++i) {
@@ -158,16 +180,106 @@ absl::StatusOr<WorkflowPage> MemoryJobStore::List(const ListQuery& query) {
   return page;
 }
 
-absl::StatusOr<std::vector<StoredWorkflow>> MemoryJobStore::LoadUnfinished() {
-  const std::lock_guard lock(mutex_);
-  std::vector<StoredWorkflow> unfinished;
+std::vector<v1::Workflow> MemoryJobStore::FleetLocked(const std::string& tenant,
+                                                      const std::string& fleet) const {
+  std::vector<v1::Workflow> found;
   for (const auto& [id, stored] : workflows_) {
-    if (!HasEnded(stored.workflow.state())) unfinished.push_back(stored);
+    const v1::Workflow& workflow = stored.workflow;
+    if (!workflow.has_fleet() || workflow.tenant() != tenant || workflow.fleet().fleet() != fleet)
+      continue;
+    found.push_back(workflow);
+    found.back().clear_steps();
+  }
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.fleet().shard() < b.fleet().shard(); });
+  return found;
+}
+
+absl::StatusOr<std::vector<v1::Workflow>> MemoryJobStore::ListFleet(const std::string& tenant,
+                                                                    const std::string& fleet) {
+  const std::lock_guard lock(mutex_);
+  return FleetLocked(tenant, fleet);
+}
+
+absl::StatusOr<FleetPage> MemoryJobStore::ListFleets(const FleetQuery& query) {
+  PagePosition after{std::numeric_limits<int64_t>::max(), "~"};
+  if (!query.page_token.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(after, ParsePageToken(query.page_token));
+  }
+  const std::lock_guard lock(mutex_);
+  std::map<std::pair<std::string, std::string>, int64_t> begun;  // tenant, fleet
+  for (const auto& [id, stored] : workflows_) {
+    const v1::Workflow& workflow = stored.workflow;
+    if (!workflow.has_fleet() || (!query.tenant.empty() && workflow.tenant() != query.tenant))
+      continue;
+    const int64_t us = Microseconds(workflow.create_time());
+    const auto [found, fresh] =
+        begun.try_emplace({workflow.tenant(), workflow.fleet().fleet()}, us);
+    found->second = std::min(found->second, us);
+  }
+  std::map<PagePosition, std::pair<std::string, std::string>> fleets;
+  for (const auto& [name, us] : begun) {
+    const PagePosition position{us, name.first + "/" + name.second};
+    if (position < after) fleets.emplace(position, name);
+  }
+  FleetPage page;
+  for (auto each = fleets.rbegin(); each != fleets.rend(); ++each) {
+    if (static_cast<int>(page.fleets.size()) == query.page_size) {
+      page.next_page_token = PageToken(std::prev(each)->first);
+      break;
+    }
+    page.fleets.push_back(FleetLocked(each->second.first, each->second.second));
+  }
+  return page;
+}
+
+absl::Status MemoryJobStore::ForEachUnfinished(const std::function<void(StoredWorkflow)>& visit) {
+  std::vector<StoredWorkflow> unfinished;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, stored] : workflows_) {
+      if (!HasEnded(stored.workflow.state())) unfinished.push_back(stored);
+    }
   }
   std::sort(unfinished.begin(), unfinished.end(), [](const auto& a, const auto& b) {
     return Microseconds(a.workflow.create_time()) < Microseconds(b.workflow.create_time());
   });
-  return unfinished;
+  for (StoredWorkflow& stored : unfinished) visit(std::move(stored));
+  return absl::OkStatus();
+}
+
+void MemoryJobStore::PutEvents(const std::vector<QueuedEvent>& events) {
+  for (const QueuedEvent& event : events)
+    events_.try_emplace(event.id, Waiting{event, event.first_us});
+}
+
+absl::StatusOr<std::vector<QueuedEvent>> MemoryJobStore::DueEvents(int64_t now_us, int most) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<int64_t, QueuedEvent>> due;
+  for (const auto& [id, waiting] : events_) {
+    if (waiting.next_us <= now_us) due.emplace_back(waiting.next_us, waiting.event);
+  }
+  std::sort(due.begin(), due.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<QueuedEvent> events;
+  for (auto& [next_us, event] : due) {
+    if (static_cast<int>(events.size()) < most) events.push_back(std::move(event));
+  }
+  return events;
+}
+
+void MemoryJobStore::Delivered(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  events_.erase(id);
+}
+
+void MemoryJobStore::Dropped(const std::string& id) { Delivered(id); }
+
+void MemoryJobStore::PostLater(const std::string& id, int attempts, int64_t next_us) {
+  const std::lock_guard lock(mutex_);
+  const auto found = events_.find(id);
+  if (found == events_.end()) return;
+  found->second.event.attempts = attempts;
+  found->second.next_us = next_us;
 }
 
 absl::Status MemoryJobStore::ForEachKept(const std::function<bool(KeptOutputs)>& visit) {

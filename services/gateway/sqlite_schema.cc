@@ -12,7 +12,7 @@
 namespace quench::gateway {
 namespace {
 
-constexpr int kSchemaVersion = 2;
+constexpr int kSchemaVersion = 3;
 
 // `header` is the workflow without its steps. `spec` is written out, `asked` as it came: those that
 // have ended have no `spec`, those that have succeeded neither. `bytes`: of an ended one's record.
@@ -72,6 +72,31 @@ CREATE TRIGGER workflow_deleted AFTER DELETE ON workflows WHEN OLD.expire_us IS 
 END;
 )sql";
 
+// `labels`: of workflows, to find these by. `events`: on their way to receivers.
+constexpr char kThirdSchema[] = R"sql(
+ALTER TABLE workflows ADD COLUMN end_us INTEGER;
+ALTER TABLE workflows ADD COLUMN fleet TEXT;
+ALTER TABLE workflows ADD COLUMN shard INTEGER;
+ALTER TABLE workflows ADD COLUMN shards INTEGER;
+CREATE UNIQUE INDEX workflows_by_fleet ON workflows(tenant, fleet, shard) WHERE fleet IS NOT NULL;
+CREATE INDEX workflows_by_end ON workflows(tenant, end_us, id);
+CREATE TABLE labels(
+  name TEXT NOT NULL,
+  value TEXT NOT NULL,
+  workflow INTEGER NOT NULL REFERENCES workflows(key) ON DELETE CASCADE,
+  PRIMARY KEY(name, value, workflow)) WITHOUT ROWID;
+CREATE INDEX labels_of ON labels(workflow);
+CREATE TABLE events(
+  id TEXT PRIMARY KEY,
+  url TEXT NOT NULL,
+  body TEXT NOT NULL,
+  first_us INTEGER NOT NULL,
+  next_us INTEGER NOT NULL,
+  attempts INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX events_due ON events(next_us);
+)sql";
+constexpr char kSetEnd[] = "UPDATE workflows SET end_us = ? WHERE key = ?";
+
 constexpr char kEndedHeaders[] =
     "SELECT key, id, tenant, header FROM workflows WHERE expire_us IS NOT NULL";
 constexpr char kOldStepsOf[] = "SELECT step FROM steps WHERE workflow = ?";
@@ -112,12 +137,29 @@ absl::Status CollectKept(Sqlite& db) {
   }
 }
 
+// The ends of workflows that older schemas have in their headers only.
+absl::Status CollectEnds(Sqlite& db) {
+  Sqlite::Query rows = db.Prepared(kEndedHeaders);
+  while (true) {
+    QUENCH_ASSIGN_OR_RETURN(const bool more, rows.Next());
+    if (!more) return absl::OkStatus();
+    v1::Workflow header;
+    if (!header.ParseFromString(rows.BytesAt(3))) continue;
+    QUENCH_RETURN_IF_ERROR(
+        db.Prepared(kSetEnd).Int(Microseconds(header.end_time())).Int(rows.IntAt(0)).Run());
+  }
+}
+
 absl::Status Migrate(Sqlite& db, int64_t version) {
   QUENCH_RETURN_IF_ERROR(db.Execute("BEGIN IMMEDIATE"));
   absl::Status status;
   if (version < 1) status = db.Execute(kFirstSchema);
-  if (status.ok()) status = db.Execute(kSecondSchema);
-  if (status.ok()) status = CollectKept(db);
+  if (status.ok() && version < 2) {
+    status = db.Execute(kSecondSchema);
+    if (status.ok()) status = CollectKept(db);
+  }
+  if (status.ok()) status = db.Execute(kThirdSchema);
+  if (status.ok()) status = CollectEnds(db);
   if (status.ok()) {
     status = db.Execute(fmt::format("PRAGMA user_version = {}; COMMIT", kSchemaVersion));
   }
@@ -154,11 +196,13 @@ absl::Status PrepareSchema(Sqlite& db, const std::filesystem::path& file) {
   }
   if (version < kSchemaVersion) {
     const auto start = std::chrono::steady_clock::now();
-    if (version > 0) spdlog::info("`{}` is brought from schema {} to 2", file.string(), version);
+    if (version > 0) {
+      spdlog::info("`{}` is brought from schema {} to {}", file.string(), version, kSchemaVersion);
+    }
     QUENCH_RETURN_IF_ERROR(Migrate(db, version));
     LetShrink(db, file);
     if (version > 0) {
-      spdlog::info("`{}` has schema 2 after {:.1f} s", file.string(),
+      spdlog::info("`{}` has schema {} after {:.1f} s", file.string(), kSchemaVersion,
                    std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
     return absl::OkStatus();

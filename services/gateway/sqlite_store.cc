@@ -13,6 +13,9 @@
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "common/rpc/errors.h"
+#include "services/gateway/cloud_event.h"
+#include "services/gateway/fleet.h"
+#include "services/gateway/sqlite_lists.h"
 #include "services/gateway/sqlite_schema.h"
 
 namespace quench::gateway {
@@ -24,14 +27,18 @@ constexpr int64_t kSparePages = 1024, kPagesAtOnce = 5000;
 
 constexpr char kCreate[] =
     "INSERT INTO workflows(id, tenant, request_id, spec_hash, state, revision, create_us, header, "
-    "traceparent, spec, asked) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    "traceparent, spec, asked, fleet, shard, shards) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+    "?)";
+constexpr char kPutLabel[] =
+    "INSERT INTO labels(name, value, workflow) SELECT ?, ?, key FROM workflows WHERE id = ?";
+constexpr char kShardsOf[] = "SELECT shards FROM workflows WHERE tenant = ? AND fleet = ? LIMIT 1";
 constexpr char kPutStep[] =
     "INSERT OR REPLACE INTO steps(workflow, position, step) SELECT key, ?, ? FROM workflows WHERE "
     "id = ?";
 constexpr char kUpdate[] =
     "UPDATE workflows SET state = ?, revision = ?, header = ? WHERE id = ? AND revision = ?";
 constexpr char kEnd[] =
-    "UPDATE workflows SET expire_us = ?, spec = NULL, "
+    "UPDATE workflows SET expire_us = ?, end_us = ?, spec = NULL, "
     "asked = CASE state WHEN 3 THEN NULL ELSE asked END, "
     "bytes = length(header) + CASE state WHEN 3 THEN 0 ELSE ifnull(length(asked), 0) END + "
     "ifnull((SELECT SUM(length(step)) FROM steps WHERE workflow = key), 0) WHERE id = ?";
@@ -39,7 +46,7 @@ constexpr char kKeep[] =
     "INSERT OR REPLACE INTO kept(workflow, id, tenant, until_us, blobs) "
     "SELECT key, id, tenant, ?, ? FROM workflows WHERE id = ?";
 constexpr char kReopen[] =
-    "UPDATE workflows SET expire_us = NULL, bytes = 0, spec = ? WHERE id = ?";
+    "UPDATE workflows SET expire_us = NULL, end_us = NULL, bytes = 0, spec = ? WHERE id = ?";
 constexpr char kKeepNoMore[] =
     "DELETE FROM kept WHERE workflow = (SELECT key FROM workflows WHERE id = ?)";
 constexpr char kStateOf[] = "SELECT state, revision FROM workflows WHERE id = ? AND tenant = ?";
@@ -59,48 +66,68 @@ constexpr char kGet[] =
 constexpr char kStepsOf[] = "SELECT step FROM steps WHERE workflow = ? ORDER BY position";
 constexpr char kFindRequest[] =
     "SELECT id, spec_hash FROM workflows WHERE tenant = ? AND request_id = ?";
-constexpr char kList[] =
-    "SELECT header FROM workflows WHERE tenant = ? AND (create_us, id) < (?, ?) "
-    "ORDER BY create_us DESC, id DESC LIMIT ?";
-constexpr char kListState[] =
-    "SELECT header FROM workflows WHERE tenant = ? AND state = ? AND (create_us, id) < (?, ?) "
-    "ORDER BY create_us DESC, id DESC LIMIT ?";
 constexpr char kUnfinished[] =
     "SELECT key, header, spec_hash, traceparent, spec, asked, id FROM workflows WHERE state < 3 "
     "ORDER BY create_us";
 constexpr char kKept[] = "SELECT id, tenant, until_us, blobs FROM kept";
-
-absl::Status Damaged(const std::string& what) {
-  return absl::DataLossError(fmt::format("the job store holds {} that cannot be read", what));
-}
+constexpr char kOpenShards[] =
+    "SELECT COUNT(*), COUNT(expire_us) FROM workflows WHERE tenant = ? AND fleet = ?";
+constexpr char kForgetEvent[] = "DELETE FROM events WHERE id = ?";
+constexpr char kPostLater[] = "UPDATE events SET attempts = ?, next_us = ? WHERE id = ?";
 
 absl::Status PutStep(Sqlite& db, const std::string& id, int position, const v1::Step& step) {
   const std::string bytes = step.SerializeAsString();
   return db.Prepared(kPutStep).Int(position).Blob(bytes).Text(id).Run();
 }
 
+// Whether the fleet takes this shard.
+absl::Status CheckShard(Sqlite& db, const v1::Workflow& header) {
+  if (!header.has_fleet()) return absl::OkStatus();
+  Sqlite::Query query = db.Prepared(kShardsOf);
+  QUENCH_ASSIGN_OR_RETURN(const bool row,
+                          query.Text(header.tenant()).Text(header.fleet().fleet()).Next());
+  if (!row || query.IntAt(0) == header.fleet().shards()) return absl::OkStatus();
+  return OtherShards(header.fleet(), static_cast<int>(query.IntAt(0)));
+}
+
+// Whom a row that cannot be created collides with.
+absl::StatusOr<bool> HasRequest(Sqlite& db, const v1::Workflow& header) {
+  if (header.request_id().empty()) return false;
+  Sqlite::Query query = db.Prepared(kFindRequest);
+  return query.Text(header.tenant()).Text(header.request_id()).Next();
+}
+
 absl::Status CreateRow(Sqlite& db, const StoredWorkflow& stored) {
+  QUENCH_RETURN_IF_ERROR(CheckShard(db, stored.workflow));
   v1::Workflow header = stored.workflow;
   header.clear_steps();
   const std::string id = IdOf(header.name());
   const std::string header_bytes = header.SerializeAsString();
   const std::string spec_bytes = stored.spec.SerializeAsString();
   const std::string asked_bytes = stored.asked.SerializeAsString();
-  const absl::Status inserted = db.Prepared(kCreate)
-                                    .Text(id)
-                                    .Text(header.tenant())
-                                    .TextOrNull(header.request_id())
-                                    .Text(stored.spec_hash)
-                                    .Int(header.state())
-                                    .Int(header.revision())
-                                    .Int(Microseconds(header.create_time()))
-                                    .Blob(header_bytes)
-                                    .TextOrNull(stored.traceparent)
-                                    .Blob(spec_bytes)
-                                    .Blob(asked_bytes)
-                                    .Run();
-  if (absl::IsAlreadyExists(inserted)) return RequestIdInUse(header.request_id());
+  Sqlite::Query create = db.Prepared(kCreate);
+  create.Text(id)
+      .Text(header.tenant())
+      .TextOrNull(header.request_id())
+      .Text(stored.spec_hash)
+      .Int(header.state())
+      .Int(header.revision())
+      .Int(Microseconds(header.create_time()))
+      .Blob(header_bytes)
+      .TextOrNull(stored.traceparent)
+      .Blob(spec_bytes)
+      .Blob(asked_bytes)
+      .TextOrNull(header.fleet().fleet());
+  if (header.has_fleet()) create.Int(header.fleet().shard()).Int(header.fleet().shards());
+  const absl::Status inserted = create.Run();
+  if (absl::IsAlreadyExists(inserted)) {
+    QUENCH_ASSIGN_OR_RETURN(const bool request, HasRequest(db, header));
+    return request ? RequestIdInUse(header.request_id()) : ShardExists(header.fleet());
+  }
   QUENCH_RETURN_IF_ERROR(inserted);
+  for (const auto& [name, value] : header.labels()) {
+    QUENCH_RETURN_IF_ERROR(db.Prepared(kPutLabel).Text(name).Text(value).Text(id).Run());
+  }
   for (int i = 0; i < stored.workflow.steps_size(); ++i) {
     QUENCH_RETURN_IF_ERROR(PutStep(db, id, i, stored.workflow.steps(i)));
   }
@@ -124,6 +151,22 @@ absl::Status Reopen(Sqlite& db, const std::string& id, const v1::WorkflowSpec& s
   return db.Prepared(kKeepNoMore).Text(id).Run();
 }
 
+// The events of the fleet, if this workflow was the last of it to end.
+absl::Status EndFleet(Sqlite& db, const WorkflowUpdate& update) {
+  const v1::Workflow& header = update.header;
+  if (update.fleet_urls.empty() || !header.has_fleet()) return absl::OkStatus();
+  {
+    Sqlite::Query query = db.Prepared(kOpenShards);
+    query.Text(header.tenant()).Text(header.fleet().fleet());
+    QUENCH_ASSIGN_OR_RETURN(const bool row, query.Next());
+    const int64_t shards = header.fleet().shards();
+    if (!row || query.IntAt(0) < shards || query.IntAt(1) < shards) return absl::OkStatus();
+  }
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<v1::Workflow> workflows,
+                          ListFleetWorkflows(db, header.tenant(), header.fleet().fleet()));
+  return PutEvents(db, FleetEvents(update.fleet_urls, workflows));
+}
+
 absl::Status UpdateRow(Sqlite& db, const WorkflowUpdate& update) {
   const std::string id = IdOf(update.header.name());
   const std::string header = update.header.SerializeAsString();
@@ -139,9 +182,14 @@ absl::Status UpdateRow(Sqlite& db, const WorkflowUpdate& update) {
     QUENCH_RETURN_IF_ERROR(PutStep(db, id, position, *step));
   }
   if (update.spec != nullptr) QUENCH_RETURN_IF_ERROR(Reopen(db, id, *update.spec));
+  QUENCH_RETURN_IF_ERROR(PutEvents(db, update.events));
   if (!HasEnded(update.header.state())) return absl::OkStatus();
-  QUENCH_RETURN_IF_ERROR(
-      db.Prepared(kEnd).Int(Microseconds(update.header.expire_time())).Text(id).Run());
+  QUENCH_RETURN_IF_ERROR(db.Prepared(kEnd)
+                             .Int(Microseconds(update.header.expire_time()))
+                             .Int(Microseconds(update.header.end_time()))
+                             .Text(id)
+                             .Run());
+  QUENCH_RETURN_IF_ERROR(EndFleet(db, update));
   if (!update.header.has_outputs_expire_time()) return absl::OkStatus();
   return db.Prepared(kKeep)
       .Int(Microseconds(update.header.outputs_expire_time()))
@@ -239,6 +287,10 @@ absl::Status ForEachRow(Sqlite& db, Sqlite::Query& rows,
     QUENCH_RETURN_IF_ERROR(stored.status());
     visit(*std::move(stored));
   }
+}
+
+void LogFailure(const absl::Status& status) {
+  if (!status.ok()) spdlog::error("an event is posted again: {}", MessageOf(status));
 }
 
 }  // namespace
@@ -453,49 +505,44 @@ absl::StatusOr<std::optional<StoredRequest>> SqliteJobStore::FindRequest(
 }
 
 absl::StatusOr<WorkflowPage> SqliteJobStore::List(const ListQuery& query) {
-  PagePosition after{std::numeric_limits<int64_t>::max(), ""};
-  if (!query.page_token.empty()) {
-    QUENCH_ASSIGN_OR_RETURN(after, ParsePageToken(query.page_token));
-  }
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Take(this));
-  WorkflowPage page;
-  const auto read = [&page](Sqlite::Query& rows) -> absl::Status {
-    while (true) {
-      QUENCH_ASSIGN_OR_RETURN(const bool more, rows.Next());
-      if (!more) return absl::OkStatus();
-      if (!page.workflows.emplace_back().ParseFromString(rows.BytesAt(0)))
-        return Damaged("a workflow");
-    }
-  };
-  const int most = query.page_size + 1;  // one more tells whether another page follows
-  if (query.states.empty()) {
-    Sqlite::Query rows = reader->db().Prepared(kList);
-    rows.Text(query.tenant).Int(after.create_us).Text(after.id).Int(most);
-    QUENCH_RETURN_IF_ERROR(read(rows));
-  }
-  for (const v1::State state : std::set(query.states.begin(), query.states.end())) {
-    Sqlite::Query rows = reader->db().Prepared(kListState);
-    rows.Text(query.tenant).Int(state).Int(after.create_us).Text(after.id).Int(most);
-    QUENCH_RETURN_IF_ERROR(read(rows));
-  }
-  const auto position = [](const v1::Workflow& workflow) {
-    return PagePosition{Microseconds(workflow.create_time()), IdOf(workflow.name())};
-  };
-  std::sort(page.workflows.begin(), page.workflows.end(),
-            [&](const auto& a, const auto& b) { return position(b) < position(a); });
-  if (static_cast<int>(page.workflows.size()) < most) return page;
-  page.workflows.resize(query.page_size);
-  page.next_page_token = PageToken(position(page.workflows.back()));
-  return page;
+  return ListWorkflows(reader->db(), query);
 }
 
-absl::StatusOr<std::vector<StoredWorkflow>> SqliteJobStore::LoadUnfinished() {
+absl::StatusOr<std::vector<v1::Workflow>> SqliteJobStore::ListFleet(const std::string& tenant,
+                                                                    const std::string& fleet) {
   QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Take(this));
-  std::vector<StoredWorkflow> unfinished;
+  return ListFleetWorkflows(reader->db(), tenant, fleet);
+}
+
+absl::StatusOr<FleetPage> SqliteJobStore::ListFleets(const FleetQuery& query) {
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Take(this));
+  return ListFleetPage(reader->db(), query);
+}
+
+absl::Status SqliteJobStore::ForEachUnfinished(const std::function<void(StoredWorkflow)>& visit) {
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Take(this));
   Sqlite::Query rows = reader->db().Prepared(kUnfinished);
-  QUENCH_RETURN_IF_ERROR(ForEachRow(
-      reader->db(), rows, [&](StoredWorkflow stored) { unfinished.push_back(std::move(stored)); }));
-  return unfinished;
+  return ForEachRow(reader->db(), rows, visit);
+}
+
+absl::StatusOr<std::vector<QueuedEvent>> SqliteJobStore::DueEvents(int64_t now_us, int most) {
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Take(this));
+  return ListDueEvents(reader->db(), now_us, most);
+}
+
+void SqliteJobStore::Delivered(const std::string& id) {
+  Enqueue([id](Sqlite& db) { return db.Prepared(kForgetEvent).Text(id).Run(); }, LogFailure);
+}
+
+void SqliteJobStore::Dropped(const std::string& id) { Delivered(id); }
+
+void SqliteJobStore::PostLater(const std::string& id, int attempts, int64_t next_us) {
+  Enqueue(
+      [id, attempts, next_us](Sqlite& db) {
+        return db.Prepared(kPostLater).Int(attempts).Int(next_us).Text(id).Run();
+      },
+      LogFailure);
 }
 
 absl::Status SqliteJobStore::ForEachKept(const std::function<bool(KeptOutputs)>& visit) {

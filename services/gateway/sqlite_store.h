@@ -29,8 +29,15 @@ class SqliteJobStore final : public JobStore {
   absl::StatusOr<std::optional<StoredRequest>> FindRequest(const std::string& tenant,
                                                            const std::string& request_id) override;
   absl::StatusOr<WorkflowPage> List(const ListQuery& query) override;
-  absl::StatusOr<std::vector<StoredWorkflow>> LoadUnfinished() override;
+  absl::StatusOr<std::vector<v1::Workflow>> ListFleet(const std::string& tenant,
+                                                      const std::string& fleet) override;
+  absl::StatusOr<FleetPage> ListFleets(const FleetQuery& query) override;
+  absl::Status ForEachUnfinished(const std::function<void(StoredWorkflow)>& visit) override;
   absl::Status ForEachKept(const std::function<bool(KeptOutputs)>& visit) override;
+  absl::StatusOr<std::vector<QueuedEvent>> DueEvents(int64_t now_us, int most) override;
+  void Delivered(const std::string& id) override;
+  void PostLater(const std::string& id, int attempts, int64_t next_us) override;
+  void Dropped(const std::string& id) override;
 
  private:
   struct Write {

@@ -82,6 +82,16 @@ void WorkflowApi::Create(const v1::CreateWorkflowRequest& request, const StepCon
   }
   const std::string id = IdOf(workflow.workflow.name()), tenant = workflow.workflow.tenant();
   const absl::StatusOr<WorkflowNeeds> needs = PinInputs(id, workflow);
+  if (request.validate_only()) {
+    pins_.Remove(id);
+    workflow.workflow.clear_name();
+    if (needs.ok()) {
+      created(std::make_shared<WorkflowView>(ViewOf(workflow.workflow)));
+    } else {
+      created(needs.status());
+    }
+    return;
+  }
   if (!needs.ok()) {
     pins_.Remove(id);
     created(needs.status());
@@ -144,13 +154,15 @@ absl::StatusOr<ViewPtr> WorkflowApi::FindEarlier(const std::string& tenant,
 
 absl::StatusOr<ViewPtr> WorkflowApi::FindById(const std::string& tenant, const std::string& id,
                                               const std::weak_ptr<Watcher>* watcher) {
-  ViewPtr live = watcher == nullptr ? board_.Find(id) : board_.Watch(tenant, id, *watcher);
+  Board::Watched watched;
+  if (watcher != nullptr) watched = board_.Watch(tenant, id, *watcher);
+  const ViewPtr live = watcher == nullptr ? board_.Find(id) : watched.view;
   if (live != nullptr) {
     if (live->header.tenant() != tenant) return NoSuchWorkflow(id);
     return live;
   }
   QUENCH_ASSIGN_OR_RETURN(const StoredWorkflow stored, store_.Get(tenant, id));
-  if (watcher != nullptr && !HasEnded(stored.workflow.state())) {
+  if (watcher != nullptr && !watched.watching && !HasEnded(stored.workflow.state())) {
     // It is about to be on the board, or its end about to be in the store: nobody would be told.
     return rpc::WithRetryAfter(
         rpc::Error(rpc::Reason::kUnavailable, "the workflow is just being taken up: ask again"),
@@ -200,9 +212,16 @@ absl::StatusOr<v1::ListWorkflowStepsResponse> WorkflowApi::ListSteps(
 absl::StatusOr<v1::ListWorkflowsResponse> WorkflowApi::List(const v1::ListWorkflowsRequest& request,
                                                             const StepContext& step) {
   Violations violations;
-  ListQuery query{TenantOf(step), CheckedStates(request.states(), &violations),
-                  CheckedPageSize(request.page_size(), kUsualPage, &violations),
-                  request.page_token()};
+  ListQuery query;
+  query.tenant = TenantOf(step);
+  query.states = CheckedStates(request.states(), &violations);
+  query.page_size = CheckedPageSize(request.page_size(), kUsualPage, &violations);
+  query.page_token = request.page_token();
+  std::string filter_problem, order_problem;
+  query.filter = ParseFilter(request.filter(), &filter_problem);
+  query.order = ParseOrder(request.order_by(), &order_problem);
+  if (!filter_problem.empty()) violations.Add("filter", filter_problem);
+  if (!order_problem.empty()) violations.Add("order_by", order_problem);
   QUENCH_RETURN_IF_ERROR(violations.Finish());
   QUENCH_ASSIGN_OR_RETURN(WorkflowPage page, store_.List(query));
   v1::ListWorkflowsResponse response;
@@ -289,7 +308,7 @@ void WorkflowApi::Delete(const std::string& name, const StepContext& step, const
 google::longrunning::Operation OperationOf(const WorkflowView& view) {
   const v1::Workflow& header = view.header;
   google::longrunning::Operation operation;
-  operation.set_name(OperationName(IdOf(header.name())));
+  if (!header.name().empty()) operation.set_name(OperationName(IdOf(header.name())));
   v1::WorkflowMetadata metadata;
   metadata.set_workflow(header.name());
   metadata.set_state(header.state());

@@ -9,6 +9,7 @@
 #include "common/base/context.h"
 #include "services/gateway/engine.h"
 #include "services/gateway/expand.h"
+#include "services/gateway/fleet.h"
 
 namespace google::longrunning {
 class Operation;
@@ -43,6 +44,16 @@ class WorkflowApi {
       const v1::ListWorkflowStepsRequest& request, const StepContext& step);
   absl::StatusOr<v1::ListWorkflowsResponse> List(const v1::ListWorkflowsRequest& request,
                                                  const StepContext& step);
+  absl::StatusOr<v1::Fleet> GetFleet(const std::string& id, const StepContext& step);
+  absl::StatusOr<v1::ListFleetsResponse> ListFleets(const v1::ListFleetsRequest& request,
+                                                    const StepContext& step);
+  absl::StatusOr<v1::ListFleetCellsResponse> ListCells(const v1::ListFleetCellsRequest& request,
+                                                       const StepContext& step);
+  // For each workflow of the fleet that has not ended, or that has not succeeded: `done` gets their number, or the first
+  // error.
+  using Counted = std::function<void(absl::StatusOr<int>)>;
+  void CancelFleet(const std::string& id, const StepContext& step, const Counted& done);
+  void RetryFleet(const std::string& id, const StepContext& step, const Counted& done);
   void Retry(const std::string& name, const StepContext& step, const Done& done);
   void Cancel(const std::string& name, const StepContext& step, const Done& done);
   void Delete(const std::string& name, const StepContext& step, const Done& done);
@@ -58,6 +69,11 @@ class WorkflowApi {
   // The existing workflow if this request was made before; null if it is new.
   absl::StatusOr<ViewPtr> Prepare(const v1::CreateWorkflowRequest& request, const StepContext& step,
                                   StoredWorkflow* workflow);
+  absl::StatusOr<std::vector<v1::Workflow>> WorkflowsOf(const std::string& fleet,
+                                                        const StepContext& step);
+  // Calls `change` for each, a few at a time.
+  using Change = std::function<void(const std::string& name, const Done& done)>;
+  void ForEach(std::vector<std::string> names, const Change& change, const Counted& done);
   absl::StatusOr<StoredWorkflow> Reopened(const std::string& tenant, const std::string& id);
   // The expanded spec of a workflow that has ended.
   absl::StatusOr<v1::WorkflowSpec> WriteOutAgain(const StoredWorkflow& ended);

@@ -298,7 +298,7 @@ TEST_F(EngineLimitsTest, WhatIsRecoveredCanBeWatchedBeforeItIsAdopted) {
   const std::string id = Create(ChainSpec());
   BootWithoutJobs();
   const auto ear = std::make_shared<Ear>();
-  EXPECT_NE(board->Watch("t", id, ear), nullptr);
+  EXPECT_NE(board->Watch("t", id, ear).view, nullptr);
   loop.RunFor(milliseconds(5'000));
   EXPECT_TRUE(ear->ended);
 }
@@ -324,7 +324,7 @@ TEST_F(EngineLimitsTest, WatchersSeeEveryChangeInTheEnd) {
   runner.behave = [](const StepCall&) { return Behaviour{true, milliseconds(1000), {}, 5}; };
   const std::string id = Create(ChainSpec());
   const auto follower = std::make_shared<Follower>();
-  follower->OnView(board->Watch("t", id, follower));
+  follower->OnView(board->Watch("t", id, follower).view);
   loop.RunFor(milliseconds(1'500));
   EXPECT_GE(follower->steps["transform"].progress().done(), 1);
   EXPECT_FALSE(follower->ended);

@@ -81,6 +81,42 @@ std::vector<std::string> IdsOf(const absl::StatusOr<WorkflowPage>& page) {
   return ids;
 }
 
+absl::StatusOr<std::vector<StoredWorkflow>> Unfinished(JobStore& store) {
+  std::vector<StoredWorkflow> found;
+  QUENCH_RETURN_IF_ERROR(store.ForEachUnfinished(
+      [&found](StoredWorkflow stored) { found.push_back(std::move(stored)); }));
+  return found;
+}
+
+ListQuery QueryOf(const std::string& tenant, std::vector<v1::State> states, int page_size,
+                  const std::string& token = "") {
+  ListQuery query;
+  query.tenant = tenant;
+  query.states = std::move(states);
+  query.page_size = page_size;
+  query.page_token = token;
+  return query;
+}
+
+// A list of `t`'s by a filter and an order.
+ListQuery Asked(const std::string& filter, const std::string& order_by = "") {
+  ListQuery query = QueryOf("t", {}, 100);
+  std::string problem;
+  query.filter = ParseFilter(filter, &problem);
+  if (problem.empty()) query.order = ParseOrder(order_by, &problem);
+  EXPECT_EQ(problem, "");
+  return query;
+}
+
+StoredWorkflow Shard(const std::string& id, int64_t create_us, const std::string& fleet, int shard,
+                     int shards) {
+  StoredWorkflow stored = Sample(id, create_us, "t", fleet + "/" + std::to_string(shard));
+  stored.workflow.mutable_fleet()->set_fleet(fleet);
+  stored.workflow.mutable_fleet()->set_shard(shard);
+  stored.workflow.mutable_fleet()->set_shards(shards);
+  return stored;
+}
+
 struct StoreCase {
   std::string name;
   std::function<std::unique_ptr<JobStore>(const std::filesystem::path&)> open;
@@ -109,7 +145,7 @@ TEST_P(JobStoreTest, OtherTenantsSeeNothing) {
   EXPECT_EQ(store_->Get("t", "b").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(*store_->FindRequest("u", "r"), std::nullopt);
   EXPECT_EQ(Delete(*store_, "u", "a").code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(IdsOf(store_->List({"u", {}, 10, ""})), IsEmpty());
+  EXPECT_THAT(IdsOf(store_->List(QueryOf("u", {}, 10))), IsEmpty());
 }
 
 TEST_P(JobStoreTest, ARequestIdIsUsedOnce) {
@@ -194,14 +230,14 @@ TEST_P(JobStoreTest, WhatEndedFirstGoesFirstAboveATenantsShare) {
   std::vector<std::string> forgotten = Expire(*store_, 0, {.workflows = 7});
   std::sort(forgotten.begin(), forgotten.end());
   EXPECT_THAT(forgotten, ElementsAre("w8", "w9"));
-  EXPECT_THAT(IdsOf(store_->List({"t", {}, 20, ""})),
+  EXPECT_THAT(IdsOf(store_->List(QueryOf("t", {}, 20))),
               ElementsAre("w7", "w6", "w5", "w4", "w3", "w2", "w1", "w0"));
   const StoredWorkflow one = *store_->Get("t", "w1");
   const auto bytes =
       static_cast<int64_t>(one.workflow.ByteSizeLong() + one.asked.ByteSizeLong()) * 3 / 2;
   forgotten = Expire(*store_, 0, {.bytes = bytes});
   EXPECT_EQ(forgotten.size(), 6u);
-  EXPECT_THAT(IdsOf(store_->List({"t", {}, 20, ""})), ElementsAre("w1", "w0"));
+  EXPECT_THAT(IdsOf(store_->List(QueryOf("t", {}, 20))), ElementsAre("w1", "w0"));
   EXPECT_TRUE(store_->Get("u", "other").ok());
 }
 
@@ -250,7 +286,7 @@ TEST_P(JobStoreTest, WhatHasFailedMayBeTakenUpAgain) {
   retry.spec = std::make_shared<v1::WorkflowSpec>(sample.spec);
   ASSERT_EQ(Update(*store_, retry), absl::OkStatus());
   EXPECT_THAT(Expire(*store_, 200, {.workflows = 0}), IsEmpty());
-  const auto unfinished = store_->LoadUnfinished();
+  const auto unfinished = Unfinished(*store_);
   ASSERT_TRUE(unfinished.ok() && unfinished->size() == 1) << unfinished.status();
   EXPECT_EQ((*unfinished)[0].spec.SerializeAsString(), sample.spec.SerializeAsString());
   EXPECT_EQ((*unfinished)[0].traceparent, "trace of a");
@@ -275,7 +311,7 @@ TEST_P(JobStoreTest, ListsNewestFirstInPages) {
       ASSERT_EQ(Update(*store_, To(sample, v1::STATE_SUCCEEDED)), absl::OkStatus());
     }
   }
-  ListQuery query{"t", {}, 3, ""};
+  ListQuery query = QueryOf("t", {}, 3);
   auto page = store_->List(query);
   EXPECT_THAT(IdsOf(page), ElementsAre("w6", "w5", "w4"));
   EXPECT_EQ(page->workflows[0].steps_size(), 0);
@@ -286,15 +322,124 @@ TEST_P(JobStoreTest, ListsNewestFirstInPages) {
   page = store_->List(query);
   EXPECT_THAT(IdsOf(page), ElementsAre("w0"));
   EXPECT_EQ(page->next_page_token, "");
-  EXPECT_THAT(IdsOf(store_->List({"t", {v1::STATE_SUCCEEDED}, 10, ""})),
+  EXPECT_THAT(IdsOf(store_->List(QueryOf("t", {v1::STATE_SUCCEEDED}, 10))),
               ElementsAre("w6", "w3", "w0"));
-  EXPECT_THAT(IdsOf(store_->List({"t", {v1::STATE_RUNNING, v1::STATE_QUEUED}, 4, ""})),
+  EXPECT_THAT(IdsOf(store_->List(QueryOf("t", {v1::STATE_RUNNING, v1::STATE_QUEUED}, 4))),
               ElementsAre("w5", "w4", "w2", "w1"));
   for (const std::string token : {"x", "1", "1x.", ".a"}) {
-    EXPECT_EQ(store_->List({"t", {}, 10, token}).status().code(),
+    EXPECT_EQ(store_->List(QueryOf("t", {}, 10, token)).status().code(),
               absl::StatusCode::kInvalidArgument)
         << token;
   }
+}
+
+TEST_P(JobStoreTest, ListsByFilterInPages) {
+  for (int i = 0; i < 8; ++i) {
+    StoredWorkflow sample = Sample("w" + std::to_string(i), 100 + i);
+    sample.workflow.set_title(i % 2 == 0 ? "nightly " + std::to_string(i) : "other");
+    (*sample.workflow.mutable_labels())["team"] = i < 4 ? "x" : "y";
+    if (i == 5) (*sample.workflow.mutable_labels())["x"] = "team";
+    sample.workflow.set_priority(i - 4);
+    ASSERT_EQ(Create(*store_, sample), absl::OkStatus());
+  }
+  ASSERT_EQ(Create(*store_, Sample("other", 500, "u")), absl::OkStatus());
+  EXPECT_THAT(IdsOf(store_->List(Asked("labels.team = x"))), ElementsAre("w3", "w2", "w1", "w0"));
+  EXPECT_THAT(IdsOf(store_->List(Asked("labels.team = x AND title = \"nightly*\""))),
+              ElementsAre("w2", "w0"));
+  EXPECT_THAT(IdsOf(store_->List(Asked("labels:x"))), ElementsAre("w5"));
+  EXPECT_THAT(IdsOf(store_->List(Asked("labels.team != x AND priority > 1", "create_time"))),
+              ElementsAre("w6", "w7"));
+  EXPECT_THAT(IdsOf(store_->List(Asked("labels.team = z"))), IsEmpty());
+  ListQuery query = Asked("title = nightly*", "create_time asc");
+  query.page_size = 3;
+  auto page = store_->List(query);
+  EXPECT_THAT(IdsOf(page), ElementsAre("w0", "w2", "w4"));
+  query.page_token = page->next_page_token;
+  page = store_->List(query);
+  EXPECT_THAT(IdsOf(page), ElementsAre("w6"));
+  EXPECT_EQ(page->next_page_token, "");
+  query = QueryOf("", {}, 2);  // all tenants
+  EXPECT_THAT(IdsOf(store_->List(query)), ElementsAre("other", "w7"));
+}
+
+TEST_P(JobStoreTest, ListsByTheirEnd) {
+  for (const auto& [id, end] : std::map<std::string, int>{{"a", 30}, {"b", 0}, {"c", 10}}) {
+    const StoredWorkflow sample = Sample(id, 5);
+    ASSERT_EQ(Create(*store_, sample), absl::OkStatus());
+    if (end == 0) continue;
+    WorkflowUpdate update = To(sample, v1::STATE_FAILED, 1000);
+    *update.header.mutable_end_time() = TimestampOf(end);
+    ASSERT_EQ(Update(*store_, update), absl::OkStatus());
+  }
+  EXPECT_THAT(IdsOf(store_->List(Asked("", "end_time"))), ElementsAre("c", "a", "b"));
+  EXPECT_THAT(IdsOf(store_->List(Asked("", "end_time desc"))), ElementsAre("b", "a", "c"));
+  ListQuery query = Asked("", "end_time desc");
+  query.page_size = 1;
+  std::vector<std::string> all;
+  do {
+    const auto page = store_->List(query);
+    for (const std::string& id : IdsOf(page)) all.push_back(id);
+    query.page_token = page->next_page_token;
+  } while (!query.page_token.empty());
+  EXPECT_THAT(all, ElementsAre("b", "a", "c"));
+}
+
+TEST_P(JobStoreTest, FleetsHaveEachShardOnce) {
+  ASSERT_EQ(Create(*store_, Shard("b", 20, "f", 1, 2)), absl::OkStatus());
+  ASSERT_EQ(Create(*store_, Shard("a", 10, "f", 0, 2)), absl::OkStatus());
+  ASSERT_EQ(Create(*store_, Shard("c", 30, "g", 0, 1)), absl::OkStatus());
+  EXPECT_EQ(Create(*store_, Shard("d", 40, "f", 1, 2)).code(), absl::StatusCode::kAlreadyExists);
+  StoredWorkflow other = Shard("e", 50, "f", 1, 2);
+  other.workflow.set_request_id("another");
+  const absl::Status twice = Create(*store_, other);
+  EXPECT_EQ(twice.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(MessageOf(twice), HasSubstr("fleet `f` has another workflow as shard 1"));
+  EXPECT_THAT(MessageOf(Create(*store_, Shard("h", 60, "f", 2, 3))),
+              HasSubstr("fleet `f` has 2 shards, not 3"));
+  const auto fleet = store_->ListFleet("t", "f");
+  ASSERT_TRUE(fleet.ok() && fleet->size() == 2u) << fleet.status();
+  EXPECT_EQ(fleet->at(0).name(), "workflows/a");
+  EXPECT_EQ(fleet->at(0).steps_size(), 0);
+  EXPECT_TRUE(store_->ListFleet("u", "f")->empty());
+  const auto fleets = store_->ListFleets({"t", 1, ""});
+  ASSERT_TRUE(fleets.ok() && fleets->fleets.size() == 1u) << fleets.status();
+  EXPECT_EQ(fleets->fleets[0][0].fleet().fleet(), "g");
+  const auto next = store_->ListFleets({"t", 1, fleets->next_page_token});
+  ASSERT_TRUE(next.ok() && next->fleets.size() == 1u) << next.status();
+  EXPECT_EQ(next->fleets[0].size(), 2u);
+  EXPECT_EQ(next->next_page_token, "");
+  EXPECT_THAT(IdsOf(store_->List(Asked("fleet = f"))), ElementsAre("b", "a"));
+}
+
+TEST_P(JobStoreTest, EventsComeWithTheirUpdate) {
+  const StoredWorkflow first = Shard("a", 10, "f", 0, 2), second = Shard("b", 10, "f", 1, 2);
+  ASSERT_EQ(Create(*store_, first), absl::OkStatus());
+  ASSERT_EQ(Create(*store_, second), absl::OkStatus());
+  WorkflowUpdate update = To(first, v1::STATE_SUCCEEDED, 1000);
+  update.events = {{"e1", "http://r", "{}", 100, 0}};
+  update.fleet_urls = {"http://r"};
+  ASSERT_EQ(Update(*store_, update), absl::OkStatus());
+  EXPECT_EQ(Update(*store_, update).code(), absl::StatusCode::kAborted);  // nor its events again
+  EXPECT_TRUE(store_->DueEvents(99, 10)->empty());
+  auto due = store_->DueEvents(100, 10);
+  ASSERT_TRUE(due.ok() && due->size() == 1u) << due.status();
+  EXPECT_EQ(due->at(0).url, "http://r");
+  store_->PostLater("e1", 1, 500);
+  update = To(second, v1::STATE_FAILED, 1000);
+  *update.header.mutable_end_time() = TimestampOf(200);
+  update.fleet_urls = {"http://r"};
+  ASSERT_EQ(Update(*store_, update), absl::OkStatus());
+  due = store_->DueEvents(499, 10);
+  ASSERT_TRUE(due.ok() && due->size() == 1u) << due.status();
+  EXPECT_THAT(due->at(0).body, HasSubstr("quench.fleet.ended"));
+  EXPECT_THAT(due->at(0).body, HasSubstr("STATE_FAILED")) << due->at(0).body;
+  due = store_->DueEvents(500, 10);
+  ASSERT_TRUE(due.ok() && due->size() == 2u) << due.status();
+  EXPECT_EQ(due->at(1).attempts, 1);
+  store_->Delivered("e1");
+  store_->Dropped(due->at(0).id);
+  ASSERT_EQ(Create(*store_, Sample("later", 5)), absl::OkStatus());  // writes come in turn
+  EXPECT_TRUE(store_->DueEvents(1000, 10)->empty());
 }
 
 TEST_P(JobStoreTest, LoadsWhatHasNotEnded) {
@@ -305,7 +450,7 @@ TEST_P(JobStoreTest, LoadsWhatHasNotEnded) {
     const v1::State state = id == "b" ? v1::STATE_CANCELLED : v1::STATE_RUNNING;
     ASSERT_EQ(Update(*store_, To(sample, state)), absl::OkStatus());
   }
-  const auto unfinished = store_->LoadUnfinished();
+  const auto unfinished = Unfinished(*store_);
   ASSERT_TRUE(unfinished.ok()) << unfinished.status();
   ASSERT_EQ(unfinished->size(), 2u);
   EXPECT_EQ(unfinished->at(0).workflow.name(), "workflows/c");
@@ -321,7 +466,7 @@ TEST_P(JobStoreTest, ForgetsWhatHasExpired) {
     if (i > 0) store_->Update(To(sample, v1::STATE_FAILED, 1000 + i), [](const absl::Status&) {});
   }
   EXPECT_EQ(Expire(*store_, 1450).size(), 450u);
-  EXPECT_EQ(store_->List({"t", {}, 1000, ""})->workflows.size(), 50u);
+  EXPECT_EQ(store_->List(QueryOf("t", {}, 1000, ""))->workflows.size(), 50u);
   EXPECT_TRUE(store_->Get("t", "w451").ok());
   EXPECT_FALSE(store_->Get("t", "w450").ok());
   EXPECT_TRUE(store_->Get("t", "w0").ok());  // has not ended
@@ -341,7 +486,7 @@ TEST_P(JobStoreTest, ManyWritersAtOnce) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(store_->List({"t", {}, 1000, ""})->workflows.size(), 200u);
+  EXPECT_EQ(store_->List(QueryOf("t", {}, 1000, ""))->workflows.size(), 200u);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -387,11 +532,11 @@ TEST(SqliteJobStoreTest, RefusesWhatItCannotRead) {
   ASSERT_TRUE(SqliteJobStore::Open(folder.path()).ok());
   {
     const auto db = Sqlite::Open(folder.path() / "workflows.db");
-    ASSERT_EQ((*db)->Execute("PRAGMA user_version = 3"), absl::OkStatus());
+    ASSERT_EQ((*db)->Execute("PRAGMA user_version = 4"), absl::OkStatus());
   }
   const absl::Status newer = SqliteJobStore::Open(folder.path()).status();
   EXPECT_EQ(newer.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(MessageOf(newer), HasSubstr("has schema 3, this Quench knows 2"));
+  EXPECT_THAT(MessageOf(newer), HasSubstr("has schema 4, this Quench knows 3"));
   for (const std::string end : {"-wal", "-shm"}) {
     std::filesystem::remove(folder.path() / ("workflows.db" + end));
   }
@@ -417,7 +562,7 @@ TEST(SqliteJobStoreTest, DamagedRowsCostOthersNothing) {
   }
   const auto store = SqliteJobStore::Open(folder.path());
   ASSERT_TRUE(store.ok()) << store.status();
-  const auto unfinished = (*store)->LoadUnfinished();
+  const auto unfinished = Unfinished(**store);
   ASSERT_TRUE(unfinished.ok()) << unfinished.status();
   ASSERT_EQ(unfinished->size(), 1u);
   EXPECT_EQ(IdOf((*unfinished)[0].workflow.name()), "b");
@@ -490,7 +635,7 @@ TEST(SqliteJobStoreTest, BringsOlderFilesUpToDate) {
   for (int open = 0; open < 2; ++open) {
     const auto store = SqliteJobStore::Open(folder.path());
     ASSERT_TRUE(store.ok()) << store.status();
-    const auto unfinished = (*store)->LoadUnfinished();
+    const auto unfinished = Unfinished(**store);
     ASSERT_TRUE(unfinished.ok() && unfinished->size() == 1u) << unfinished.status();
     EXPECT_EQ(unfinished->at(0).spec.SerializeAsString(), running.spec.SerializeAsString());
     EXPECT_EQ(unfinished->at(0).asked.SerializeAsString(), running.spec.SerializeAsString());
@@ -500,7 +645,7 @@ TEST(SqliteJobStoreTest, BringsOlderFilesUpToDate) {
     EXPECT_EQ(ended->spec.ByteSizeLong(), 0u);
     const std::vector<BlobId> kept = {{std::string(64, 'a'), 9}};
     EXPECT_EQ(KeptIn(**store)["failed"].blobs, kept);
-    EXPECT_THAT(IdsOf((*store)->List({"t", {v1::STATE_FAILED}, 10, ""})), ElementsAre("failed"));
+    EXPECT_THAT(IdsOf((*store)->List(QueryOf("t", {v1::STATE_FAILED}, 10))), ElementsAre("failed"));
     if (open == 0) continue;
     EXPECT_THAT(Expire(**store, 0, {.workflows = 0}), ElementsAre("failed"));
   }
@@ -562,7 +707,8 @@ TEST(SqliteJobStoreTest, DISABLED_OnASmallDisk) {
   ASSERT_GT(created, 5);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   // Answered writes are there, the others are not, and they can be listed.
-  EXPECT_EQ((*store)->List({"t", {}, 1000, ""})->workflows.size(), static_cast<size_t>(created));
+  EXPECT_EQ((*store)->List(QueryOf("t", {}, 1000, ""))->workflows.size(),
+            static_cast<size_t>(created));
   EXPECT_FALSE((*store)->Get("t", std::to_string(created)).ok());
   for (int i = 0; i < created; ++i) {
     ASSERT_EQ((*store)->Get("t", std::to_string(i))->workflow.steps_size(), 3) << i;
@@ -573,7 +719,8 @@ TEST(SqliteJobStoreTest, DISABLED_OnASmallDisk) {
   store->reset();
   const auto reopened = SqliteJobStore::Open(folder);
   ASSERT_TRUE(reopened.ok()) << reopened.status();
-  EXPECT_GE((*reopened)->List({"t", {}, 1000, ""})->workflows.size(), static_cast<size_t>(created));
+  EXPECT_GE((*reopened)->List(QueryOf("t", {}, 1000, ""))->workflows.size(),
+            static_cast<size_t>(created));
 }
 
 TEST(SqliteJobStoreTest, AFullDiskRefusesWritesAndServesReads) {
@@ -608,11 +755,11 @@ TEST(SqliteJobStoreTest, TenThousandEndedWorkflowsAreQuickToOpenAndList) {
   const auto start = std::chrono::steady_clock::now();
   const auto store = SqliteJobStore::Open(folder.path());
   ASSERT_TRUE(store.ok()) << store.status();
-  EXPECT_TRUE((*store)->LoadUnfinished()->empty());
+  EXPECT_TRUE(Unfinished(**store)->empty());
   const auto opened = std::chrono::steady_clock::now();
-  EXPECT_THAT(IdsOf((*store)->List({"t", {v1::STATE_RUNNING}, 1000, ""})), IsEmpty());
+  EXPECT_THAT(IdsOf((*store)->List(QueryOf("t", {v1::STATE_RUNNING}, 1000))), IsEmpty());
   size_t listed = 0;
-  ListQuery query{"t", {}, 1000, ""};
+  ListQuery query = QueryOf("t", {}, 1000);
   do {
     const auto page = (*store)->List(query);
     ASSERT_TRUE(page.ok()) << page.status();

@@ -208,8 +208,8 @@ TEST(BoardTest, TellsNobodyOfAnotherTenant) {
   view->header.set_tenant("red");
   board.Publish("a", view);
   const auto red = std::make_shared<Ear>(), blue = std::make_shared<Ear>();
-  EXPECT_NE(board.Watch("red", "a", red), nullptr);
-  EXPECT_EQ(board.Watch("blue", "a", blue), nullptr);
+  EXPECT_NE(board.Watch("red", "a", red).view, nullptr);
+  EXPECT_EQ(board.Watch("blue", "a", blue).view, nullptr);
   board.Publish("a", view);
   EXPECT_EQ(red->heard, 1);
   EXPECT_EQ(blue->heard, 0);

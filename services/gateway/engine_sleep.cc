@@ -1,0 +1,183 @@
+// Workflows that wait in the store: memory holds as many as have room, however many there are.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "common/base/status.h"
+#include "services/gateway/cloud_event.h"
+#include "services/gateway/engine.h"
+
+namespace quench::gateway {
+
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr size_t kMostWaking = 4;
+constexpr auto kReadAgain = milliseconds(1000);
+
+}  // namespace
+
+// A tenant's first workflow always has room, and one that is more urgent than all others of its tenant: no fleet is in
+// the way of either.
+bool Engine::HasRoom(const std::string& tenant, int priority, int64_t bytes) const {
+  if (awake_bytes_ + bytes <= options_.max_live_bytes) return true;
+  const auto found = awake_.find(tenant);
+  return found == awake_.end() || found->second.workflows.rbegin()->first < priority;
+}
+
+void Engine::Occupy(const std::string& tenant, int priority, int64_t bytes) {
+  Awake& awake = awake_[tenant];
+  awake.bytes += bytes;
+  ++awake.workflows[priority];
+  awake_bytes_ += bytes;
+}
+
+void Engine::Vacate(const std::string& tenant, int priority, int64_t bytes) {
+  const auto found = awake_.find(tenant);
+  Awake& awake = found->second;
+  awake.bytes -= bytes;
+  awake_bytes_ -= bytes;
+  if (--awake.workflows[priority] == 0) awake.workflows.erase(priority);
+  if (awake.workflows.empty()) awake_.erase(found);
+  room_changed_ = true;
+}
+
+void Engine::Take(StoredWorkflow stored, int64_t bytes) {
+  const v1::Workflow& header = stored.workflow;
+  const auto sleepers = sleepers_.find(header.tenant());
+  // Those of its tenant that are as urgent and came earlier have their turn first.
+  const bool behind =
+      sleepers != sleepers_.end() && std::get<0>(*sleepers->second.begin()) <= -header.priority();
+  if (!behind && HasRoom(header.tenant(), header.priority(), bytes)) {
+    Adopt(std::move(stored), bytes, Origin::kCreated, false);
+  } else {
+    board_.Expect(IdOf(header.name()), header.tenant());
+    Sleep(stored, bytes, false);
+  }
+}
+
+// Its blobs stay pinned.
+void Engine::Sleep(const StoredWorkflow& stored, int64_t bytes, bool recovered) {
+  const v1::Workflow& header = stored.workflow;
+  const std::string id = IdOf(header.name());
+  const Asleep asleep{header.tenant(), header.priority(), next_order_++,
+                      bytes,           header.state(),    recovered};
+  asleep_[id] = asleep;
+  sleepers_[asleep.tenant].emplace(-asleep.priority, asleep.order, id);
+  Gauge(asleep.state).Increment();
+  room_changed_ = true;
+  if (!stored.spec.has_timeout()) return;
+  After(TimeLeft(header, stored.spec), [this, id] {
+    if (asleep_.contains(id)) WakeThen(id, [] {});  // to end, as its time is over
+  });
+}
+
+// The tenant with the least in memory comes first.
+void Engine::WakeSome() {
+  if (draining_ || !room_changed_) return;
+  while (!called_.empty() && waking_.size() < kMostWaking &&
+         (waking_.empty() || awake_bytes_ <= 2 * options_.max_live_bytes)) {
+    const std::string id = std::move(called_.front());
+    called_.pop_front();
+    if (asleep_.contains(id)) Wake(id);
+  }
+  while (!sleepers_.empty() && waking_.size() < kMostWaking) {
+    const std::string* next = nullptr;
+    int64_t least = 0;
+    for (const auto& [tenant, waiting] : sleepers_) {
+      const Asleep& first = asleep_.at(std::get<2>(*waiting.begin()));
+      if (!HasRoom(tenant, first.priority, first.bytes)) continue;
+      const auto awake = awake_.find(tenant);
+      const int64_t bytes = awake == awake_.end() ? 0 : awake->second.bytes;
+      if (next == nullptr || bytes < least) {
+        next = &std::get<2>(*waiting.begin());
+        least = bytes;
+      }
+    }
+    if (next == nullptr) break;
+    Wake(std::string(*next));
+  }
+  room_changed_ = false;  // the end of each read sets it again
+}
+
+void Engine::Wake(const std::string& id) {
+  const auto found = asleep_.find(id);
+  const Asleep asleep = found->second;
+  asleep_.erase(found);
+  const auto waiting = sleepers_.find(asleep.tenant);
+  waiting->second.erase({-asleep.priority, asleep.order, id});
+  if (waiting->second.empty()) sleepers_.erase(waiting);
+  Occupy(asleep.tenant, asleep.priority, asleep.bytes);
+  waking_.insert(id);
+  Read(id, asleep);
+}
+
+void Engine::Read(const std::string& id, const Asleep& asleep) {
+  options_.read([this, alive = std::weak_ptr<bool>(alive_), &store = store_, id, asleep] {
+    auto stored = std::make_shared<absl::StatusOr<StoredWorkflow>>(store.Get(asleep.tenant, id));
+    if (alive.expired()) return;
+    Post([this, id, asleep, stored] { OnRead(id, asleep, std::move(*stored)); });
+  });
+}
+
+// Some at a time: a fleet that is cancelled is not in memory all at once.
+void Engine::WakeThen(const std::string& id, std::function<void()> job) {
+  std::vector<std::function<void()>>& jobs = once_awake_[id];
+  if (jobs.empty() && !waking_.contains(id)) called_.push_back(id);
+  jobs.push_back(std::move(job));
+  room_changed_ = true;
+}
+
+void Engine::OnRead(const std::string& id, const Asleep& asleep,
+                    absl::StatusOr<StoredWorkflow> stored) {
+  if (halted_) return;
+  if (!stored.ok() && !absl::IsDataLoss(stored.status()) && !absl::IsNotFound(stored.status())) {
+    spdlog::error("workflow={} cannot be read, tried again: {}", id, MessageOf(stored.status()));
+    After(kReadAgain, [this, id, asleep] { Read(id, asleep); });
+    return;
+  }
+  Gauge(asleep.state).Decrement();
+  if (stored.ok()) {
+    Adopt(*std::move(stored), asleep.bytes, Origin::kWoken, asleep.recovered);
+  } else {
+    spdlog::error("workflow={} is left out: {}", id, MessageOf(stored.status()));
+    Vacate(asleep.tenant, asleep.priority, asleep.bytes);
+    open_bytes_[asleep.tenant] -= asleep.bytes;
+    pins_.Remove(id);
+    board_.Remove(id);
+  }
+  room_changed_ = true;
+  waking_.erase(id);
+  const auto jobs = once_awake_.extract(id);
+  if (jobs.empty()) return;
+  for (const std::function<void()>& job : jobs.mapped()) job();
+}
+
+// Whoever the workflow wants to be told of what ended. An event that was told already has the same id.
+void Engine::AddEvents(const LiveWorkflow& workflow, WorkflowUpdate* update) {
+  std::vector<std::string> all, of_steps;
+  for (const v1::Webhook& webhook : workflow.spec.webhooks()) {
+    all.push_back(webhook.url());
+    if (webhook.steps()) of_steps.push_back(webhook.url());
+  }
+  if (all.empty()) return;
+  const std::string source = "/" + update->header.name();
+  const auto add = [update](std::vector<QueuedEvent> events) {
+    std::move(events.begin(), events.end(), std::back_inserter(update->events));
+  };
+  const int64_t now = loop_.UnixMicroseconds();
+  for (const auto& [position, step] : update->steps) {
+    if (of_steps.empty() || !HasEnded(step->state())) continue;
+    add(EventsFor(of_steps, kStepEnded,
+                  fmt::format("{}.{}.{}", workflow.id, position, step->retried_after_attempt()),
+                  source + "/steps/" + step->name(), now, *step));
+  }
+  if (!HasEnded(update->header.state())) return;
+  add(EventsFor(all, kWorkflowEnded,
+                fmt::format("{}.{}", workflow.id, Microseconds(update->header.retry_time())),
+                source, now, update->header));
+  update->fleet_urls = all;
+}
+
+}  // namespace quench::gateway

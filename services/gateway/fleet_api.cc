@@ -1,0 +1,164 @@
+// The functions of the service Fleets.
+#include <algorithm>
+#include <charconv>
+#include <mutex>
+
+#include "common/base/status.h"
+#include "services/gateway/fleet.h"
+#include "services/gateway/workflow_api.h"
+
+namespace quench::gateway {
+namespace {
+
+constexpr int kUsualFleets = 50, kMostFleets = 500, kUsualCells = 1000;
+constexpr size_t kMostChangesAtOnce = 16;
+
+}  // namespace
+
+absl::StatusOr<std::vector<v1::Workflow>> WorkflowApi::WorkflowsOf(const std::string& fleet,
+                                                                   const StepContext& step) {
+  QUENCH_ASSIGN_OR_RETURN(std::vector<v1::Workflow> workflows,
+                          store_.ListFleet(TenantOf(step), fleet));
+  if (!workflows.empty()) return workflows;
+  return rpc::Error(rpc::Reason::kNotFound,
+                    fmt::format("there is no fleet `{}`", fleet.substr(0, 100)));
+}
+
+absl::StatusOr<v1::Fleet> WorkflowApi::GetFleet(const std::string& id, const StepContext& step) {
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<v1::Workflow> workflows, WorkflowsOf(id, step));
+  return FleetOf(workflows);
+}
+
+absl::StatusOr<v1::ListFleetsResponse> WorkflowApi::ListFleets(const v1::ListFleetsRequest& request,
+                                                               const StepContext& step) {
+  if (request.page_size() < 0) {
+    Violations violations;
+    violations.Add("page_size", fmt::format("is {}, must not be negative", request.page_size()));
+    return violations.Finish();
+  }
+  FleetQuery query{TenantOf(step), kUsualFleets, request.page_token()};
+  if (request.page_size() > 0) query.page_size = std::min(request.page_size(), kMostFleets);
+  QUENCH_ASSIGN_OR_RETURN(const FleetPage page, store_.ListFleets(query));
+  v1::ListFleetsResponse response;
+  for (const std::vector<v1::Workflow>& workflows : page.fleets)
+    *response.add_fleets() = FleetOf(workflows);
+  response.set_next_page_token(page.next_page_token);
+  return response;
+}
+
+// A page's token is the next shard.
+absl::StatusOr<v1::ListFleetCellsResponse> WorkflowApi::ListCells(
+    const v1::ListFleetCellsRequest& request, const StepContext& step) {
+  Violations violations;
+  if (request.page_size() < 0)
+    violations.Add("page_size", fmt::format("is {}, must not be negative", request.page_size()));
+  int next = 0;
+  const std::string& token = request.page_token();
+  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), next);
+  if (!token.empty() && (error != std::errc() || end != token.data() + token.size()))
+    violations.Add("page_token", "was not returned with a page");
+  QUENCH_RETURN_IF_ERROR(violations.Finish());
+  const int most = request.page_size() == 0 ? kUsualCells : request.page_size();
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<v1::Workflow> workflows,
+                          WorkflowsOf(request.id(), step));
+  v1::ListFleetCellsResponse response;
+  size_t bytes = 0;
+  for (const v1::Workflow& workflow : workflows) {
+    if (workflow.fleet().shard() < next) continue;
+    const absl::StatusOr<ViewPtr> view = Get(workflow.name(), step);
+    if (absl::IsNotFound(view.status())) continue;  // deleted meanwhile
+    QUENCH_RETURN_IF_ERROR(view.status());
+    std::vector<v1::FleetCell> cells = CellsOf(**view);
+    std::erase_if(cells, [&request](const v1::FleetCell& cell) {
+      return !request.states().empty() &&
+             std::count(request.states().begin(), request.states().end(), cell.state()) == 0;
+    });
+    size_t more = 0;
+    for (const v1::FleetCell& cell : cells) more += cell.ByteSizeLong();
+    const bool full =
+        response.cells_size() + static_cast<int>(cells.size()) > most || bytes + more > kMostBytes;
+    if (full && !response.cells().empty()) {
+      response.set_next_page_token(std::to_string(workflow.fleet().shard()));
+      break;
+    }
+    bytes += more;
+    for (v1::FleetCell& cell : cells) response.add_cells()->Swap(&cell);
+  }
+  return response;
+}
+
+void WorkflowApi::CancelFleet(const std::string& id, const StepContext& step, const Counted& done) {
+  const absl::StatusOr<std::vector<v1::Workflow>> workflows = WorkflowsOf(id, step);
+  if (!workflows.ok()) {
+    done(workflows.status());
+    return;
+  }
+  std::vector<std::string> names;
+  for (const v1::Workflow& workflow : *workflows) {
+    if (!HasEnded(workflow.state())) names.push_back(workflow.name());
+  }
+  ForEach(
+      std::move(names),
+      [this, step](const std::string& name, const Done& end) { Cancel(name, step, end); }, done);
+}
+
+void WorkflowApi::RetryFleet(const std::string& id, const StepContext& step, const Counted& done) {
+  const absl::StatusOr<std::vector<v1::Workflow>> workflows = WorkflowsOf(id, step);
+  if (!workflows.ok()) {
+    done(workflows.status());
+    return;
+  }
+  std::vector<std::string> names;
+  for (const v1::Workflow& workflow : *workflows) {
+    if (workflow.state() == v1::STATE_FAILED || workflow.state() == v1::STATE_CANCELLED)
+      names.push_back(workflow.name());
+  }
+  ForEach(
+      std::move(names),
+      [this, step](const std::string& name, const Done& end) { Retry(name, step, end); }, done);
+}
+
+void WorkflowApi::ForEach(std::vector<std::string> names, const Change& change,
+                          const Counted& done) {
+  struct Progress {
+    std::mutex mutex;
+    std::vector<std::string> names;
+    size_t next = 0, ended = 0;
+    absl::Status first_error;
+  };
+  if (names.empty()) {
+    done(0);
+    return;
+  }
+  auto progress = std::make_shared<Progress>();
+  progress->names = std::move(names);
+  // Begins the next one; each end of one begins another.
+  auto begin = std::make_shared<std::function<void()>>();
+  *begin = [this, progress, change, done, weak = std::weak_ptr<std::function<void()>>(begin)] {
+    std::string name;
+    {
+      const std::lock_guard lock(progress->mutex);
+      if (progress->next == progress->names.size()) return;
+      name = progress->names[progress->next++];
+    }
+    change(name, [this, progress, done, begin = weak.lock()](const absl::Status& status) {
+      bool last = false;
+      {
+        const std::lock_guard lock(progress->mutex);
+        progress->first_error.Update(status);
+        last = ++progress->ended == progress->names.size();
+      }
+      if (!last) {
+        run_([begin] { (*begin)(); });
+      } else if (progress->first_error.ok()) {
+        done(static_cast<int>(progress->names.size()));
+      } else {
+        done(progress->first_error);
+      }
+    });
+  };
+  const size_t at_once = std::min(progress->names.size(), kMostChangesAtOnce);
+  for (size_t i = 0; i < at_once; ++i) (*begin)();
+}
+
+}  // namespace quench::gateway
