@@ -74,6 +74,7 @@ absl::StatusOr<QuantizedModel> QuantizeThere(const QuantizeModelJob&, const Step
 absl::StatusOr<analyser::CompareReport> CompareThere(const CompareJob&, const StepContext&) {
   return BecomeRemote();
 }
+absl::Status FleetThere(const FleetJob&, const StepContext&) { return BecomeRemote(); }
 absl::Status WorkflowThere(const WorkflowJob&, const StepContext&) { return BecomeRemote(); }
 absl::Status PutThere(const GatewayOptions&, const std::vector<std::string>&, bool,
                       const StepContext&) {

@@ -182,11 +182,28 @@ struct CompareJob {
 absl::StatusOr<analyser::CompareReport> CompareThere(const CompareJob& job,
                                                      const StepContext& context);
 
+enum class FleetVerb { kCompile, kWatch, kList, kGet, kCancel, kRetry };
+struct FleetJob {
+  GatewayOptions gateway;
+  FleetVerb verb = FleetVerb::kList;
+  std::string id;  // "" for a new one
+  std::vector<std::string> models, targets, options, labels, webhooks;
+  bool webhook_steps = false;
+  int64_t batch = 0;
+  int priority = -10;
+  std::string output, table;
+  bool detach = false, dry_run = false;
+  int limit = 50;
+  std::string format = "text";
+};
+// Prints what it did. FAILED_PRECONDITION where cells of the fleet have failed.
+absl::Status FleetThere(const FleetJob& job, const StepContext& context);
+
 enum class WorkflowVerb { kCreate, kList, kGet, kWatch, kRetry, kCancel, kDelete };
 struct WorkflowJob {
   GatewayOptions gateway;
   WorkflowVerb verb = WorkflowVerb::kList;
-  std::string spec, name, request_id;
+  std::string spec, name, request_id, filter, order_by;
   std::vector<std::string> states;
   int limit = 50;
   bool watch = false;

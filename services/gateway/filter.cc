@@ -5,12 +5,11 @@
 #include <absl/strings/str_split.h>
 #include <absl/time/time.h>
 #include <fmt/format.h>
+#include <google/protobuf/util/time_util.h>
 
 #include <charconv>
 #include <optional>
 #include <utility>
-
-#include "services/gateway/job_store.h"
 
 namespace quench::gateway {
 namespace {
@@ -167,6 +166,10 @@ bool Like(const std::string& pattern, const std::string& text) {
   return open_end ? absl::StartsWith(text, core) : text == core;
 }
 
+int64_t MicrosecondsOf(const google::protobuf::Timestamp& time) {
+  return google::protobuf::util::TimeUtil::TimestampToMicroseconds(time);
+}
+
 bool Compare(int64_t value, const Condition& condition) {
   switch (condition.op) {
     case Operator::kEqual:
@@ -210,9 +213,9 @@ bool Holds(const Condition& condition, const v1::Workflow& workflow) {
     case Field::kPriority:
       return Compare(workflow.priority(), condition);
     case Field::kCreateTime:
-      return Compare(Microseconds(workflow.create_time()), condition);
+      return Compare(MicrosecondsOf(workflow.create_time()), condition);
     case Field::kEndTime:
-      return workflow.has_end_time() && Compare(Microseconds(workflow.end_time()), condition);
+      return workflow.has_end_time() && Compare(MicrosecondsOf(workflow.end_time()), condition);
   }
   return false;
 }

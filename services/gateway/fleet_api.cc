@@ -64,7 +64,10 @@ absl::StatusOr<v1::ListFleetCellsResponse> WorkflowApi::ListCells(
   v1::ListFleetCellsResponse response;
   size_t bytes = 0;
   for (const v1::Workflow& workflow : workflows) {
-    if (workflow.fleet().shard() < next) continue;
+    const int shard = workflow.fleet().shard();
+    const bool asked = request.shards().empty() ||
+                       std::count(request.shards().begin(), request.shards().end(), shard) > 0;
+    if (shard < next || !asked) continue;
     const absl::StatusOr<ViewPtr> view = Get(workflow.name(), step);
     if (absl::IsNotFound(view.status())) continue;  // deleted meanwhile
     QUENCH_RETURN_IF_ERROR(view.status());
@@ -78,7 +81,7 @@ absl::StatusOr<v1::ListFleetCellsResponse> WorkflowApi::ListCells(
     const bool full =
         response.cells_size() + static_cast<int>(cells.size()) > most || bytes + more > kMostBytes;
     if (full && !response.cells().empty()) {
-      response.set_next_page_token(std::to_string(workflow.fleet().shard()));
+      response.set_next_page_token(std::to_string(shard));
       break;
     }
     bytes += more;

@@ -48,8 +48,8 @@ struct Row {
 std::string ProgramFor(const std::string& line, size_t index) {
   constexpr size_t kSample = 16;  // one in so many
   const std::string command = line.substr(0, line.find(' '));
-  const bool remote = command == "workflow" || command == "blobs" || command == "serve" ||
-                      line.find("--gateway") != std::string::npos;
+  const bool remote = command == "workflow" || command == "fleet" || command == "blobs" ||
+                      command == "serve" || line.find("--gateway") != std::string::npos;
   if (Full() || index % kSample == 0) return QUENCH_BINARY;
   return remote ? QUENCH_REMOTE_BINARY : QUENCH_RELEASE_BINARY;
 }
@@ -167,9 +167,11 @@ class OptionsTest : public ::testing::Test {
         fmt::format("analyse {{ models {{ name: \"m\" model {{ name: \"digits.onnx\" file {{ "
                     "hash: \"{}\" size_bytes: {} }} }} }} }}",
                     blob_.substr(0, 64), blob_.substr(65)));
-    for (const char* line : {"compile @digits --gateway @gateway --output there",
-                             "verify @digits @model/model.so --gateway @gateway",
-                             "analyse @digits --gateway @gateway"}) {
+    for (const char* line :
+         {"compile @digits --gateway @gateway --output there",
+          "verify @digits @model/model.so --gateway @gateway", "analyse @digits --gateway @gateway",
+          "fleet compile @digits --target x86-64-v2 --request-id taken --gateway @gateway",
+          "fleet compile @digits --target x86-64-v2 --request-id other --gateway @gateway"}) {
       const Outcome done = there(line);
       ASSERT_EQ(done.exit_code, 0) << line << "\n" << done.err;
     }

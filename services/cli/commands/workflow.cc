@@ -9,6 +9,7 @@ constexpr char kWorkflowExamples[] = R"(Examples:
   quench workflow create batch.txtpb --gateway build-farm:7450    starts the workflow in a quench.gateway.v1.WorkflowSpec; prints its name
   quench workflow create batch.json --watch                       the same, and waits (the gateway is $QUENCH_GATEWAY)
   quench workflow list --state failed --limit 20
+  quench workflow list --filter 'labels.team = vision AND create_time > 2027-01-31' --order-by end_time
   quench workflow get 3f2a...                                     its steps, attempts, and outputs with their digests
   quench workflow watch 3f2a...                                   waits until it ends; exit code 0 only if it succeeded
   quench workflow retry 3f2a... --watch                           reruns failed steps and those that depend on them
@@ -48,6 +49,13 @@ Action DeclareWorkflow(const Options& options) {
   const Options list = options.Subcommand("list", "List workflows, newest first");
   list.Add("--state", job.states,
            "Only workflows in this state: queued, running, succeeded, failed, cancelled", "STATE");
+  list.Add(
+      "--filter", job.filter,
+      "Only workflows that meet these conditions: labels.team = vision AND title = \"night*\" AND "
+      "create_time > 2027-01-31",
+      "CONDITIONS");
+  list.Add("--order-by", job.order_by, "`create_time` or `end_time`, then `desc` for newest first",
+           "FIELD (default create_time desc)");
   list.Add("--limit", job.limit, "Largest number of workflows to list", "N (default 50)")
       .Range(1, 100000);
   const Options get = options.Subcommand("get", "Show a workflow with its steps and outputs");

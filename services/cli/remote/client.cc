@@ -229,10 +229,25 @@ class Client final : public GatewayClient {
     return workflow;
   }
 
-  absl::StatusOr<std::vector<pb::Workflow>> List(const std::vector<std::string>& states, int limit,
+  std::shared_ptr<rpc::Channel> channel() const override { return channel_; }
+
+  bool Holds(const std::filesystem::path& path, const Digest& digest,
+             const StepContext& context) override {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    if (error || size != static_cast<uint64_t>(digest.size_bytes())) return false;
+    FileBlobs files(&digests_);
+    const absl::StatusOr<BlobId> id = files.Add(path, context);
+    return id.ok() && id->hash == digest.hash();
+  }
+
+  absl::StatusOr<std::vector<pb::Workflow>> List(const WorkflowList& list,
                                                  const StepContext& context) override {
     pb::ListWorkflowsRequest request;
-    for (const std::string& name : states) {
+    request.set_filter(list.filter);
+    request.set_order_by(list.order_by);
+    const int limit = list.limit;
+    for (const std::string& name : list.states) {
       std::string upper = "STATE_" + name;
       for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
       pb::State state = pb::STATE_UNSPECIFIED;

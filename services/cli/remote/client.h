@@ -19,10 +19,20 @@ class WorkflowSpec;
 namespace build::bazel::remote::execution::v2 {
 class Digest;
 }
+namespace quench::rpc {
+class Channel;
+}
 
 namespace quench::cli {
 
 using Digest = build::bazel::remote::execution::v2::Digest;
+
+// What List gives.
+struct WorkflowList {
+  std::vector<std::string> states;  // by name (queued, running, ...), none: all
+  std::string filter, order_by;     // as ListWorkflowsRequest has them
+  int limit = 1000;
+};
 
 class GatewayClient {
  public:
@@ -34,6 +44,8 @@ class GatewayClient {
   virtual ~GatewayClient() = default;
 
   LocalBlobStore& local() { return *local_; }
+  // For services that have clients of their own.
+  virtual std::shared_ptr<rpc::Channel> channel() const = 0;
 
   // Uploads what the gateway lacks of files, in order, from where they lie. ABORTED when they change
   // meanwhile.
@@ -50,15 +62,18 @@ class GatewayClient {
   virtual absl::Status DownloadFile(const Digest& digest, const std::filesystem::path& path,
                                     const StepContext& context) = 0;
 
+  // Whether the file holds these bytes; hashes of files that have not changed are remembered.
+  virtual bool Holds(const std::filesystem::path& path, const Digest& digest,
+                     const StepContext& context) = 0;
+
   // `request_id` makes it safe to repeat; "" draws one. Gives `workflows/{id}`.
   virtual absl::StatusOr<std::string> Create(const gateway::v1::WorkflowSpec& spec,
                                              const std::string& request_id,
                                              const StepContext& context) = 0;
   virtual absl::StatusOr<gateway::v1::Workflow> Get(const std::string& name,
                                                     const StepContext& context) = 0;
-  // Newest first, at most `limit`; `states` by name (queued, running, ...), none lists all.
-  virtual absl::StatusOr<std::vector<gateway::v1::Workflow>> List(
-      const std::vector<std::string>& states, int limit, const StepContext& context) = 0;
+  virtual absl::StatusOr<std::vector<gateway::v1::Workflow>> List(const WorkflowList& list,
+                                                                  const StepContext& context) = 0;
   // Until it has ended; `context` is told how far its steps are. A broken connection is taken up
   // again. Does not cancel the workflow when `context` is cancelled.
   virtual absl::StatusOr<gateway::v1::Workflow> Watch(const std::string& name,

@@ -9,18 +9,12 @@
 #include "services/cli/local_store.h"
 #include "services/cli/remote.h"
 #include "services/cli/remote/client.h"
+#include "services/cli/remote/fleet_table.h"
 
 namespace quench::cli {
 namespace {
 
 namespace pb = ::quench::gateway::v1;
-
-std::string StateText(pb::State state) {
-  std::string text = pb::State_Name(state);
-  text = text.substr(text.find('_') + 1);
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
 
 std::string Age(const google::protobuf::Timestamp& time) {
   const int64_t seconds = google::protobuf::util::TimeUtil::TimestampToSeconds(
@@ -30,18 +24,6 @@ std::string Age(const google::protobuf::Timestamp& time) {
   if (seconds < 7200) return fmt::format("{} min", seconds / 60);
   if (seconds < 172800) return fmt::format("{} h", seconds / 3600);
   return fmt::format("{} d", seconds / 86400);
-}
-
-absl::Status PrintJson(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = true;
-  options.preserve_proto_field_names = true;
-  std::string json;
-  if (!google::protobuf::util::MessageToJsonString(message, &json, options).ok()) {
-    return Internal("a message cannot be written as JSON");
-  }
-  fmt::print("{}", json);
-  return absl::OkStatus();
 }
 
 void PrintHeader() {
@@ -68,14 +50,14 @@ void PrintSteps(const pb::Workflow& workflow) {
       fmt::print("    attempt {}: {}\n", attempt.attempt(), attempt.error().message());
     }
     for (const pb::StepOutput& output : step.outputs()) {
-      fmt::print("    {:<14} {} ({} bytes)\n", output.name(), output.digest().hash(),
+      fmt::print("    {:<14} {}/{}\n", output.name(), output.digest().hash(),
                  output.digest().size_bytes());
     }
   }
 }
 
 absl::Status Print(const pb::Workflow& workflow, const std::string& format) {
-  if (format == "json") return PrintJson(workflow);
+  if (format == "json") return PrintMessage(workflow);
   PrintHeader();
   PrintLine(workflow);
   if (workflow.has_error()) fmt::print("  {}\n", workflow.error().message());
@@ -99,7 +81,7 @@ absl::Status Create(const WorkflowJob& job, GatewayClient& client, const StepCon
   if (job.watch) return Watch(job, name, client, context);
   if (job.format == "json") {
     QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, client.Get(name, context));
-    return PrintJson(workflow);
+    return PrintMessage(workflow);
   }
   fmt::print("{}\n", name);
   return absl::OkStatus();
@@ -107,11 +89,11 @@ absl::Status Create(const WorkflowJob& job, GatewayClient& client, const StepCon
 
 absl::Status List(const WorkflowJob& job, GatewayClient& client, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<pb::Workflow> found,
-                          client.List(job.states, job.limit, context));
+                          client.List({job.states, job.filter, job.order_by, job.limit}, context));
   if (job.format == "json") {
     pb::ListWorkflowsResponse all;
     all.mutable_workflows()->Assign(found.begin(), found.end());
-    return PrintJson(all);
+    return PrintMessage(all);
   }
   PrintHeader();
   for (const pb::Workflow& workflow : found) PrintLine(workflow);

@@ -1,0 +1,43 @@
+// The gateway's fleets, for a client that has a channel to it.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/context.h"
+#include "common/rpc/channel.h"
+#include "quench/gateway/v1/fleets.grpc.pb.h"
+
+namespace quench::cli {
+
+class FleetClient {
+ public:
+  explicit FleetClient(std::shared_ptr<rpc::Channel> channel)
+      : channel_(std::move(channel)), stub_(gateway::v1::Fleets::NewStub(channel_->grpc())) {}
+
+  absl::StatusOr<gateway::v1::Fleet> Get(const std::string& id, const StepContext& context);
+  // Newest first, at most `limit`.
+  absl::StatusOr<std::vector<gateway::v1::Fleet>> List(int limit, const StepContext& context);
+  // Visits the cells of these shards, of all if there are none, a page at a time.
+  using Visit = std::function<absl::Status(const gateway::v1::FleetCell&)>;
+  absl::Status ForEachCell(const std::string& id, const std::vector<int>& shards,
+                           const Visit& visit, const StepContext& context);
+  // Number of workflows.
+  absl::StatusOr<int> Cancel(const std::string& id, const StepContext& context);
+  absl::StatusOr<int> Retry(const std::string& id, const StepContext& context);
+
+ private:
+  template <typename Request, typename Response>
+  absl::Status Call(grpc::Status (gateway::v1::Fleets::Stub::*method)(grpc::ClientContext*,
+                                                                      const Request&, Response*),
+                    const Request& request, Response* response, const StepContext& context);
+
+  const std::shared_ptr<rpc::Channel> channel_;
+  const std::unique_ptr<gateway::v1::Fleets::Stub> stub_;
+};
+
+}  // namespace quench::cli

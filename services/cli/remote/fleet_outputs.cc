@@ -1,0 +1,147 @@
+#include "services/cli/remote/fleet_outputs.h"
+
+#include <google/protobuf/util/time_util.h>
+
+#include <fstream>
+
+#include "common/base/status.h"
+#include "common/rpc/errors.h"
+#include "quench/quantizer/v1/selection.pb.h"
+
+namespace quench::cli {
+namespace {
+
+namespace pb = ::quench::gateway::v1;
+namespace fs = std::filesystem;
+
+constexpr size_t kFailedShown = 20;
+
+// What a library's first bytes say of its kind: model.so, model.o or model.a.
+std::string NameOfLibrary(const fs::path& path) {
+  std::array<char, 18> head{};
+  std::ifstream(path, std::ios::binary).read(head.data(), head.size());
+  const std::string_view bytes(head.data(), head.size());
+  if (bytes.starts_with("!<arch>")) return "model.a";
+  constexpr char kRelocatable = 1;  // ELF's e_type
+  const bool elf = bytes.starts_with("\177ELF");
+  return elf && head[16] == kRelocatable ? "model.o" : "model.so";
+}
+
+const pb::StepOutput* OutputAt(const pb::FleetCell& cell, pb::Port port) {
+  for (const pb::StepOutput& output : cell.outputs()) {
+    if (output.port() == port) return &output;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string FleetOutputs::FolderOf(const pb::FleetCell& cell) const {
+  return (fs::path(folder_) / cell.model() / cell.options() / cell.target()).string();
+}
+
+// Files that are there already, with the same bytes, stay.
+absl::Status FleetOutputs::Fetch(const pb::FleetCell& cell, const StepContext& context) {
+  const pb::StepOutput* const library = OutputAt(cell, pb::PORT_LIBRARY);
+  const pb::StepOutput* const header = OutputAt(cell, pb::PORT_HEADER);
+  if (cell.state() != pb::STATE_SUCCEEDED || library == nullptr) return absl::OkStatus();
+  const fs::path folder = FolderOf(cell);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return ErrnoStatus(error.value(), "create folder", folder);
+  if (header != nullptr && !client_.Holds(folder / "model.h", header->digest(), context)) {
+    QUENCH_RETURN_IF_ERROR(client_.DownloadFile(header->digest(), folder / "model.h", context));
+  }
+  for (const char* name : {"model.so", "model.o", "model.a"}) {
+    if (client_.Holds(folder / name, library->digest(), context)) return absl::OkStatus();
+  }
+  const fs::path part = folder / "model.part";
+  QUENCH_RETURN_IF_ERROR(client_.DownloadFile(library->digest(), part, context));
+  fs::rename(part, folder / NameOfLibrary(part), error);
+  if (error) return ErrnoStatus(error.value(), "replace", part);
+  return absl::OkStatus();
+}
+
+absl::Status FleetOutputs::FetchEnded(const StepContext& context) {
+  if (folder_.empty()) return absl::OkStatus();
+  WorkflowList list;
+  list.filter = "fleet = " + fleet_;
+  if (!last_end_.empty()) list.filter += " AND end_time >= " + last_end_;
+  list.order_by = "end_time";
+  list.states = {"succeeded", "failed", "cancelled"};
+  list.limit = 200;
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<pb::Workflow> ended, client_.List(list, context));
+  std::vector<int> shards;
+  std::vector<std::string> names;
+  for (const pb::Workflow& workflow : ended) {
+    if (fetched_.contains(workflow.name())) continue;
+    shards.push_back(workflow.fleet().shard());
+    names.push_back(workflow.name());
+  }
+  if (shards.empty()) return absl::OkStatus();
+  QUENCH_RETURN_IF_ERROR(fleets_.ForEachCell(
+      fleet_, shards, [&](const pb::FleetCell& cell) { return Fetch(cell, context); }, context));
+  fetched_.insert(names.begin(), names.end());
+  last_end_ = google::protobuf::util::TimeUtil::ToString(ended.back().end_time());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const CellAccuracy*> FleetOutputs::AccuracyOf(const pb::FleetCell& cell,
+                                                             const StepContext& context) {
+  if (!cell.has_selection()) return nullptr;
+  const auto [found, fresh] = accuracies_.try_emplace(cell.selection().hash());
+  if (!fresh) return &found->second;
+  QUENCH_ASSIGN_OR_RETURN(const std::string bytes,
+                          client_.DownloadBytes(cell.selection(), context));
+  quantizer::v1::Selection selection;
+  if (!selection.ParseFromString(bytes)) return Internal("a selection of layers is damaged");
+  const quantizer::v1::Cost& cost =
+      selection.trials().empty() ? selection.cost() : selection.trials().rbegin()->cost();
+  found->second = {cost.sqnr_db(), cost.has_drop(), cost.drop()};
+  return &found->second;
+}
+
+void FleetOutputs::Count(const pb::FleetCell& cell) {
+  ++cells_;
+  if (cell.state() == pb::STATE_SUCCEEDED) return;
+  ++failed_count_;
+  const std::string error =
+      cell.error().message().empty() ? StateText(cell.state()) : cell.error().message();
+  if (last_model_ == cell.model() && failed_.back().error == error) {
+    ++failed_.back().count;
+    return;
+  }
+  if (failed_.size() >= kFailedShown) return;
+  std::string name = cell.model() + "/" + cell.options();
+  if (!cell.target().empty()) name += "/" + cell.target();
+  failed_.push_back({std::move(name), error, 1});
+  last_model_ = cell.model();
+}
+
+absl::Status FleetOutputs::Finish(const pb::Fleet& fleet, bool json, const StepContext& context) {
+  std::unique_ptr<FleetTable> table, printed;
+  if (!table_.empty()) {
+    QUENCH_ASSIGN_OR_RETURN(table, FleetTable::Create(table_, fleet));
+  }
+  if (json) printed = FleetTable::Print(fleet);
+  QUENCH_RETURN_IF_ERROR(fleets_.ForEachCell(
+      fleet_, {},
+      [&](const pb::FleetCell& cell) -> absl::Status {
+        Count(cell);
+        if (!folder_.empty() && !fetched_.contains(cell.workflow()))
+          QUENCH_RETURN_IF_ERROR(Fetch(cell, context));
+        if (table == nullptr && printed == nullptr) return absl::OkStatus();
+        QUENCH_ASSIGN_OR_RETURN(const CellAccuracy* const accuracy, AccuracyOf(cell, context));
+        const bool made = cell.state() == pb::STATE_SUCCEEDED && cell.library_bytes() > 0;
+        const std::string folder = made && !folder_.empty() ? FolderOf(cell) : "";
+        for (FleetTable* each : {table.get(), printed.get()}) {
+          if (each != nullptr) each->Add(cell, accuracy, folder);
+        }
+        return absl::OkStatus();
+      },
+      context));
+  if (printed != nullptr) QUENCH_RETURN_IF_ERROR(printed->Finish());
+  return table == nullptr ? absl::OkStatus() : table->Finish();
+}
+
+}  // namespace quench::cli
