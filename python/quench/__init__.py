@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from quench.ir import IR
     from quench.loading import from_keras, from_onnx, from_tensorflow, from_tflite, from_torch, gemm, load
     from quench.relay import IRModule, RelayModule
-    from quench.workflow import Workflow
+    from quench.workflow import Cell, Fleet, Workflow
 
 LatentRuntimeEngine = Engine  # as Forge calls it
 
 # Names of quench[client], whose packages an engine does without.
-_CLIENT = {"Client": "client", "IR": "ir", "IRModule": "relay", "RelayModule": "relay", "Workflow": "workflow",
+_CLIENT = {"Client": "client", "IR": "ir", "IRModule": "relay", "RelayModule": "relay", "Cell": "workflow", "Fleet": "workflow", "Workflow": "workflow",
            **{name: "loading" for name in ("from_keras", "from_onnx", "from_tensorflow", "from_tflite", "from_torch", "gemm", "load")}}
 
 
@@ -72,12 +72,14 @@ __all__ = [
     "Benchmark",
     "BusyError",
     "CancelledError",
+    "Cell",
     "CheckError",
     "Client",
     "ClosedError",
     "DeviceError",
     "EncryptedError",
     "Engine",
+    "Fleet",
     "GatewayError",
     "IRModule",
     "InputError",

@@ -23,8 +23,11 @@ CHUNK_BYTES = 1 << 20
 MAX_MESSAGE_BYTES = 16 << 20
 # Uploads and downloads below this size show no bar.
 SHOWN_BYTES = 8 << 20
+# A larger upload may have been begun by an earlier run, which is worth a question.
+RESUMED_BYTES = 8 << 20
 # Between two questions, where the gateway has no place for a watcher.
 POLL_SECONDS = 2.0
+FLEETS = "quench.gateway.v1.Fleets"
 WORKFLOWS = "quench.gateway.v1.Workflows"
 BYTES = "google.bytestream.ByteStream"
 # Nobody here cancels: a server or proxy broke the call off. Other codes pass only where RetryInfo says so.
@@ -33,6 +36,13 @@ PASSING_CODES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
 def message(name: str) -> Any:
     return messages()(name)
+
+
+def upload_id_of(digest: Any) -> str:
+    """The same for the same bytes, as the program's: the next run goes on where one was that ended."""
+    text = hashlib.sha256(f"quench upload  {digest.hash} {digest.size_bytes}".encode()).hexdigest()
+    text = f"{text[:12]}8{text[13:16]}a{text[17:]}"  # RFC 9562: a version of our own making, and its variant
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"
 
 
 def status_of(error: grpc.RpcError) -> Any:
@@ -136,9 +146,18 @@ class Gateway:
         """The digest of the file, whose bytes are at the gateway then; it is asked first whether they are."""
         path = pathlib.Path(path)
         digest = digest_of(path)
-        name = f"uploads/{uuid.uuid4()}/blobs/{digest.hash}/{digest.size_bytes}"
+        name = f"uploads/{upload_id_of(digest)}/blobs/{digest.hash}/{digest.size_bytes}"
         write = self._method("stream_unary", BYTES, "Write", "google.bytestream.WriteResponse")
         offset, backoff = 0, Backoff(self._patience)
+        if digest.size_bytes >= RESUMED_BYTES:
+            status = self._write_status(name)
+            if status is None:
+                name = f"uploads/{uuid.uuid4()}/blobs/{digest.hash}/{digest.size_bytes}"
+            elif status.complete:
+                return digest
+            else:
+                offset = status.committed_size
+        begun = offset
         with Progress(f"upload {path.name}", digest.size_bytes, "B", self._progress if digest.size_bytes >= SHOWN_BYTES else False) as bar:
             while True:
                 try:
@@ -146,14 +165,30 @@ class Gateway:
                     if write(requests, metadata=self._metadata).committed_size == digest.size_bytes:
                         return digest
                 except grpc.RpcError as error:
+                    if begun > 0 and error.code() == grpc.StatusCode.INVALID_ARGUMENT:
+                        # The gateway kept other bytes than were sent, after a crash perhaps: once more from the start.
+                        name, offset, begun = f"uploads/{uuid.uuid4()}/blobs/{digest.hash}/{digest.size_bytes}", 0, 0
+                        continue
                     backoff.wait(error)
-                status = self.call(BYTES, "QueryWriteStatus", message("google.bytestream.QueryWriteStatusRequest")(resource_name=name),
-                                   "google.bytestream.QueryWriteStatusResponse")
+                status = self._write_status(name)
+                if status is None:
+                    offset = 0
+                    continue
                 if status.complete:
                     return digest
                 if status.committed_size > offset:
                     backoff.progressed()
                 offset = status.committed_size
+
+    def _write_status(self, name: str) -> Any:
+        """How far an upload is; None if the gateway knows of none."""
+        try:
+            return self.call(BYTES, "QueryWriteStatus", message("google.bytestream.QueryWriteStatusRequest")(resource_name=name),
+                             "google.bytestream.QueryWriteStatusResponse")
+        except GatewayError as error:
+            if error.code in ("NOT_FOUND", "UNIMPLEMENTED"):
+                return None
+            raise
 
     @staticmethod
     def _writes(path: pathlib.Path, name: str, offset: int, size: int, bar: Progress) -> Iterator[Any]:
@@ -209,6 +244,9 @@ class Gateway:
             part.unlink(missing_ok=True)
 
     # ---- workflows ----
+
+    def progress(self, what: str) -> Progress:
+        return Progress(what, 0, "step", self._progress)
 
     def create(self, spec: Any, request_id: str = "") -> str:
         """Safe to repeat: the same request_id gives the same workflow. Returns its name."""

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import pathlib
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 from quench._compile_options import ROWS
-from quench._gateway import WORKFLOWS, Gateway, error_of, message
+from quench._gateway import FLEETS, POLL_SECONDS, WORKFLOWS, Gateway, digest_of, error_of, message
 from quench._library import encrypt
 from quench._messages import messages
 from quench._modules import is_module, upload_module
 from quench._steps import Path, Target, element_type, fill_compile_options, fill_quantize_options, fill_target
 from quench._uploads import Uploads
 from quench._wording import check_names
-from quench.errors import InputError, OutputExistsError
+from quench.errors import GatewayError, InputError, OutputExistsError
 from quench.ir import IR
 
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
+# As `quench fleet compile` has it: the same models and options make the same workflows.
+CELLS_OF_A_SHARD = 256
 Models = Union[Mapping[str, Union[Path, IR]], Sequence[Union[Path, IR]]]
 
 
@@ -112,36 +115,160 @@ class Workflow:
         return [path for path, _ in wanted if path.name != "model.h"]
 
 
+class Cell(NamedTuple):
+    """What became of one model with one set of options for one target."""
+
+    model: str
+    options: str
+    target: str
+    state: str
+    seconds: float
+    bytes: int
+    cached: bool
+    error: str
+    workflow: str
+
+
+class Fleet:
+    """Workflows that were asked for together; they go on whether anybody watches or not."""
+
+    def __init__(self, gateway: Gateway, request_id: str) -> None:
+        self._gateway, self.id = gateway, request_id
+
+    def __repr__(self) -> str:
+        return f"<quench.Fleet {self.id}>"
+
+    def _ask(self, verb: str, **fields: Any) -> Any:
+        name = f"quench.gateway.v1.{verb}"
+        return self._gateway.call(FLEETS, verb, message(f"{name}Request")(id=self.id, **fields), f"{name}Response")
+
+    @property
+    def exists(self) -> bool:
+        try:
+            self._ask("GetFleet")
+        except GatewayError as error:
+            if error.code == "NOT_FOUND":
+                return False
+            raise
+        return True
+
+    @property
+    def state(self) -> str:
+        """`queued`, `running`, `succeeded`, `failed` or `cancelled`; one of the last three once all of it has ended."""
+        return _state(self._ask("GetFleet").fleet.state)
+
+    def _cells(self) -> Iterator[Any]:
+        token = ""
+        while True:
+            page = self._ask("ListFleetCells", page_token=token)
+            yield from page.cells
+            token = page.next_page_token
+            if not token:
+                return
+
+    def cells(self) -> Iterator[Cell]:
+        """As they are now, in the order of models, options and targets."""
+        for cell in self._cells():
+            yield Cell(cell.model, cell.options, cell.target, _state(cell.state), cell.seconds, cell.library_bytes, cell.cached,
+                       cell.error.message, cell.workflow)
+
+    def watch(self) -> Fleet:
+        """Until it has ended, with a bar or lines; raises GatewayError if not all of it has succeeded. Ctrl-C ends the watching alone."""
+        with self._gateway.progress("fleet") as bar:
+            while True:
+                fleet = self._ask("GetFleet").fleet
+                steps = fleet.steps
+                bar.update(steps.succeeded + steps.failed + steps.cancelled, f"{steps.running} running, {steps.failed} failed")
+                if _state(fleet.state) in ("succeeded", "failed", "cancelled"):
+                    break
+                time.sleep(POLL_SECONDS)
+        if _state(fleet.state) == "succeeded":
+            return self
+        first = next((cell for cell in self.cells() if cell.state != "succeeded"), None)
+        why = f", the first: {first.model}/{first.options}/{first.target}: {first.error or first.state}" if first else ""
+        raise GatewayError(f"fleet `{self.id}` has {_state(fleet.state)} cells{why}", "FLEET_FAILED")
+
+    def download(self, folder: Path) -> list[pathlib.Path]:
+        """Downloads what has succeeded to FOLDER/MODEL/OPTIONS/TARGET/model.so and model.h; files that hold the same bytes stay. Returns
+        the paths of the libraries."""
+        made: list[pathlib.Path] = []
+        for cell in self._cells():
+            outputs = {output.name: output.digest for output in cell.outputs}
+            if _state(cell.state) != "succeeded" or "library" not in outputs:
+                continue
+            parent = pathlib.Path(folder) / cell.model / cell.options / cell.target
+            parent.mkdir(parents=True, exist_ok=True)
+            for name, digest in ((parent / "model.so", outputs["library"]), (parent / "model.h", outputs["header"])):
+                if not (name.exists() and name.stat().st_size == digest.size_bytes and digest_of(name).hash == digest.hash):
+                    self._gateway.download(digest, name)
+            made.append(parent / "model.so")
+        return made
+
+    def cancel(self) -> int:
+        """Cancels what has not ended; returns the number of its workflows."""
+        return int(self._ask("CancelFleet").cancelled)
+
+    def retry(self) -> int:
+        """Runs again what failed or was cancelled; returns the number of its workflows."""
+        return int(self._ask("RetryFleet").retried)
+
+
 class Batches(Uploads):
     """Requests of a client for many models at once."""
 
     def compile_batch(self, models: Models, targets: Iterable[Target] = ("",), options: Optional[Mapping[str, Mapping[str, Any]]] = None,
-                      *, load: Optional[Mapping[str, Any]] = None, title: str = "", fail_fast: bool = False) -> Workflow:
+                      *, load: Optional[Mapping[str, Any]] = None, title: str = "", fail_fast: bool = False, request_id: str = "",
+                      labels: Optional[Mapping[str, str]] = None, priority: int = 0) -> Workflow:
         """Every model with every set of options for every target, as one workflow.
 
         models: files or modules, by names or with names of their own. targets: as IR.compile takes them. options: sets by their names
         of what IR.compile takes (opt_level, set_float16, set_bfloat16, set_channel_layout and its `options`), with `batch`, and with
-        `quantize`: what IR.quantize takes, with `data` and `images` as IR.calibrate takes them. load: of all models, `format`, `opset`, `shapes` and `dtypes`. fail_fast: one failure ends everything."""
-        spec = message("quench.gateway.v1.WorkflowSpec")(title=title, fail_fast=fail_fast)
-        batch = spec.compile
-        _fill_models(self, batch, models, load or {})
-        for target in targets:
-            each = batch.targets.add()
-            fill_target(each, target)
-            if not isinstance(target, str) or " " in target:
-                each.label = f"target{len(batch.targets)}"
-        for name, chosen in (options or {"default": {}}).items():
-            _fill_choice(self, batch.choices.add(name=name), dict(chosen))
-        return Workflow(self.gateway, self.gateway.create(spec))
+        `quantize`: what IR.quantize takes, with `data` and `images` as IR.calibrate takes them. load: of all models, `format`, `opset`, `shapes` and `dtypes`. fail_fast: one failure ends everything. request_id makes the call safe to repeat: the same again is the same workflow. labels: for `workflows(filter=...)`. priority: higher ones run first."""
+        spec = message("quench.gateway.v1.WorkflowSpec")(title=title, fail_fast=fail_fast, labels=labels or {}, priority=priority)
+        _fill_models(self, spec.compile, models, load or {})
+        _fill_choices(self, spec.compile, targets, options)
+        return Workflow(self.gateway, self.gateway.create(spec, request_id))
 
-    def analyse_batch(self, models: Models, *, batch: int = 0, load: Optional[Mapping[str, Any]] = None, title: str = "") -> Workflow:
+    def compile_fleet(self, models: Models, targets: Iterable[Target] = ("",), options: Optional[Mapping[str, Mapping[str, Any]]] = None, *,
+                      request_id: str, load: Optional[Mapping[str, Any]] = None, labels: Optional[Mapping[str, str]] = None,
+                      priority: int = -10, webhooks: Iterable[str] = ()) -> Fleet:
+        """compile_batch for any number of models, as workflows of one fleet, which `request_id` names: the same call again starts
+        nothing that is done, and runs again what has failed. webhooks: URLs that are told when it ends."""
+        spec = message("quench.gateway.v1.WorkflowSpec")(labels=labels or {}, priority=priority)
+        _fill_choices(self, spec.compile, targets, options)
+        for url in webhooks:
+            spec.webhooks.add(url=url)
+        pairs = _named(models)
+        of_a_shard = max(1, CELLS_OF_A_SHARD // (len(spec.compile.choices) * max(1, len(spec.compile.targets))))
+        parts = [dict(pairs[start:start + of_a_shard]) for start in range(0, len(pairs), of_a_shard)]
+        if not parts:
+            raise InputError("a fleet needs at least one model")
+        fleet = Fleet(self.gateway, request_id)
+        existed = fleet.exists
+        for number, part in enumerate(parts):
+            shard = message("quench.gateway.v1.WorkflowSpec")()
+            shard.CopyFrom(spec)
+            shard.title = f"fleet {request_id} {number + 1}/{len(parts)}"
+            shard.fleet.fleet, shard.fleet.shard, shard.fleet.shards = request_id, number, len(parts)
+            _fill_models(self, shard.compile, part, load or {})
+            self.gateway.create(shard, f"{request_id}/{number}")
+        if existed:
+            fleet.retry()
+        return fleet
+
+    def fleet(self, request_id: str) -> Fleet:
+        """One that was asked for before, by `compile_fleet` or `quench fleet compile`."""
+        return Fleet(self.gateway, request_id)
+
+    def analyse_batch(self, models: Models, *, batch: int = 0, load: Optional[Mapping[str, Any]] = None, title: str = "", request_id: str = "",
+                      labels: Optional[Mapping[str, str]] = None) -> Workflow:
         """The reports of IR.analyse, for many models."""
-        spec = message("quench.gateway.v1.WorkflowSpec")(title=title)
+        spec = message("quench.gateway.v1.WorkflowSpec")(title=title, labels=labels or {})
         spec.analyse.batch = batch
         _fill_models(self, spec.analyse, models, load or {})
-        return Workflow(self.gateway, self.gateway.create(spec))
+        return Workflow(self.gateway, self.gateway.create(spec, request_id))
 
-    def submit(self, spec: Union[str, Mapping[str, Any]]) -> Workflow:
+    def submit(self, spec: Union[str, Mapping[str, Any]], *, request_id: str = "") -> Workflow:
         """A quench.gateway.v1.WorkflowSpec as JSON: whatever a gateway can do."""
         from google.protobuf import json_format
 
@@ -150,21 +277,22 @@ class Batches(Uploads):
             json_format.Parse(spec if isinstance(spec, str) else json.dumps(dict(spec)), filled)
         except json_format.ParseError as problem:
             raise InputError(f"this is not a quench.gateway.v1.WorkflowSpec: {problem}") from problem
-        return Workflow(self.gateway, self.gateway.create(filled))
+        return Workflow(self.gateway, self.gateway.create(filled, request_id))
 
     def workflow(self, name: str) -> Workflow:
         """One that was started before, by its name or id."""
         return Workflow(self.gateway, name if name.startswith("workflows/") else f"workflows/{name}")
 
-    def workflows(self, *states: str) -> Iterator[Workflow]:
-        """All, newest first, or those in these states."""
+    def workflows(self, *states: str, filter: str = "", order_by: str = "") -> Iterator[Workflow]:
+        """All, newest first, or those in these states that meet the filter's conditions: `labels.team = vision AND title = "night*"`.
+        order_by: `create_time` or `end_time`, then `desc` for newest first."""
         unknown = [each for each in states if each not in STATES]
         if unknown:
             raise InputError(f"there is no state `{unknown[0]}`, there are {', '.join(f'`{each}`' for each in STATES)}")
         numbers = [messages().enum("quench.gateway.v1.State", f"STATE_{each.upper()}") for each in states]
         token = ""
         while True:
-            request = message("quench.gateway.v1.ListWorkflowsRequest")(page_token=token, states=numbers)
+            request = message("quench.gateway.v1.ListWorkflowsRequest")(page_token=token, states=numbers, filter=filter, order_by=order_by)
             page = self.gateway.call(WORKFLOWS, "ListWorkflows", request, "quench.gateway.v1.ListWorkflowsResponse")
             for each in page.workflows:
                 yield Workflow(self.gateway, each.name)
@@ -173,15 +301,27 @@ class Batches(Uploads):
                 return
 
 
+def _named(models: Models) -> list[tuple[str, Union[Path, IR]]]:
+    if isinstance(models, Mapping):
+        return list(models.items())
+    return [(each.name if isinstance(each, IR) else pathlib.Path(each).stem, each) for each in models]
+
+
+def _fill_choices(client: Uploads, batch: Any, targets: Iterable[Target], options: Optional[Mapping[str, Mapping[str, Any]]]) -> None:
+    for target in targets:
+        each = batch.targets.add()
+        fill_target(each, target)
+        if not isinstance(target, str) or " " in target:
+            each.label = f"target{len(batch.targets)}"
+    for name, chosen in (options or {"default": {}}).items():
+        _fill_choice(client, batch.choices.add(name=name), dict(chosen))
+
+
 def _fill_models(client: Uploads, batch: Any, models: Models, load: Mapping[str, Any]) -> None:
     unknown = [name for name in load if name not in ("format", "opset", "shapes", "dtypes")]
     if unknown:
         raise InputError(f"load has no `{unknown[0]}`: batches take `format`, `opset`, `shapes` and `dtypes`")
-    if isinstance(models, Mapping):
-        pairs = list(models.items())
-    else:
-        pairs = [(each.name if isinstance(each, IR) else pathlib.Path(each).stem, each) for each in models]
-    for name, each in pairs:
+    for name, each in _named(models):
         entry = batch.models.add(name=name)
         if isinstance(each, IR):
             entry.module.CopyFrom(each._module)

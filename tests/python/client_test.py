@@ -373,6 +373,33 @@ class ModelTest(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "speed"):
             self.client.compile_batch([DIGITS], options={"fast": {"speed": 3}})
 
+    def test_fleets(self):
+        (FOLDER / "fleet").mkdir()
+        (FOLDER / "fleet/bad.onnx").write_bytes(b"this is not a model")
+        models = {"a": DIGITS, "bad": FOLDER / "fleet/bad.onnx", "c": DIGITS}
+        fleet = self.client.compile_fleet(models, ["x86-64", "raspberry-pi/5"], {"plain": {"batch": 1}}, request_id="py-1", labels={"team": "x"})
+        with self.assertRaisesRegex(quench.GatewayError, "fleet `py-1` has failed cells, the first: bad/plain/x86-64: step `bad/import`"):
+            fleet.watch()
+        self.assertEqual(fleet.state, "failed")
+        self.assertEqual([(cell.model, cell.target, cell.state) for cell in fleet.cells()][:3],
+                         [("a", "x86-64", "succeeded"), ("a", "raspberry-pi/5", "succeeded"), ("bad", "x86-64", "failed")])
+        made = fleet.download(FOLDER / "fleet/out")
+        self.assertEqual(len(made), 4)
+        times = [path.stat().st_mtime_ns for path in made]
+        again = self.client.compile_fleet(models, ["x86-64", "raspberry-pi/5"], {"plain": {"batch": 1}}, request_id="py-1", labels={"team": "x"})
+        with self.assertRaises(quench.GatewayError):
+            again.watch()
+        self.assertEqual([path.stat().st_mtime_ns for path in again.download(FOLDER / "fleet/out")], times)
+        self.assertEqual(len(list(self.client.workflows(filter="fleet = py-1 AND labels.team = x"))), 1)
+        self.assertEqual(list(self.client.workflows(filter="fleet = py-2")), [])
+        with self.assertRaisesRegex(quench.GatewayError, "filter"):
+            list(self.client.workflows(filter="colour = red"))
+        self.assertFalse(self.client.fleet("nobody").exists)
+        self.assertEqual(fleet.cancel(), 0)
+        # The same request is the same workflow.
+        names = {self.client.analyse_batch([DIGITS], request_id="once").name for _ in range(2)}
+        self.assertEqual(len(names), 1)
+
     def test_workflows_fail_are_cancelled_and_run_again(self):
         (FOLDER / "no_model.onnx").write_bytes(b"this is not a model")
         work = self.client.compile_batch([FOLDER / "no_model.onnx", DIGITS])
@@ -592,6 +619,27 @@ class GatewayTest(unittest.TestCase):
             client.gateway._writes = half
             digest = client.upload(path)
             self.assertEqual(len(broken), 1)
+            self.assertEqual(client.download(digest, FOLDER / "back").read_bytes(), path.read_bytes())
+            # Another run goes on where one was that ended.
+            path.write_bytes(os.urandom(9 << 20))
+            begun = []
+
+            def ends(file, name, offset, size, bar):
+                for request in whole(file, name, offset, size, bar):
+                    if request.write_offset >= 4 << 20:
+                        raise KeyboardInterrupt
+                    yield request
+
+            def goes_on(file, name, offset, size, bar):
+                begun.append(offset)
+                return whole(file, name, offset, size, bar)
+
+            client.gateway._writes = ends
+            with self.assertRaises(BaseException):
+                client.gateway.upload(path)
+            client.gateway._writes = goes_on
+            digest = client.upload(path)
+            self.assertGreater(begun[0], 0)
             self.assertEqual(client.download(digest, FOLDER / "back").read_bytes(), path.read_bytes())
             with self.assertRaisesRegex(quench.InputError, "`x` is not a digest"):
                 client.download("x", FOLDER / "back")

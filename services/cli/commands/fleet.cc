@@ -6,16 +6,17 @@ namespace quench::cli {
 namespace {
 
 constexpr char kFleetExamples[] = R"(Examples:
-  quench fleet compile 'models/**/*.onnx' --target x86-64-v3 --target raspberry-pi/5 --output out --gateway build-farm:7450
-  quench fleet compile 'models/*.onnx' --target x86-64-v3 --options default --options int8.txtpb --request-id nightly-1 --table table.csv
-  quench fleet compile 'models/*.onnx' --target x86-64-v3 --label team=vision --detach      starts it, and does not wait
-  quench fleet watch nightly-1 --output out --table table.html       waits; libraries and table appear here too
+  export QUENCH_GATEWAY=build-farm:7450
+  quench fleet compile 'models/**/*.onnx' --target x86-64-v3 --target raspberry-pi/5 --output out
+  quench fleet compile 'models/*.onnx' --options default --options int8.txtpb --table table.csv
+  quench fleet compile 'models/*.onnx' --request-id nightly-1 --label team=vision --detach
+  quench fleet watch nightly-1 --output out --table table.html       waits; results appear here
   quench fleet list
-  quench fleet retry nightly-1                                       runs again what has failed
+  quench fleet retry nightly-1                       runs again what failed or was cancelled
   quench fleet cancel nightly-1
 
-Libraries lie in DIR/MODEL/OPTIONS/TARGET/. The same --request-id again starts nothing that is done, and runs again
-what has failed. Ctrl-C ends this program only: the fleet goes on at the gateway (the gateway is $QUENCH_GATEWAY).)";
+Libraries lie in DIR/MODEL/OPTIONS/TARGET/. The same --request-id again starts nothing that is
+done, and runs again what has failed. Ctrl-C ends this program: the fleet goes on at the gateway.)";
 
 struct FleetArgs {
   std::shared_ptr<GatewayOptions> gateway = std::make_shared<GatewayOptions>();

@@ -9,9 +9,11 @@ constexpr char kWorkflowExamples[] = R"(Examples:
   quench workflow create batch.txtpb --gateway build-farm:7450    starts the workflow in a quench.gateway.v1.WorkflowSpec; prints its name
   quench workflow create batch.json --watch                       the same, and waits (the gateway is $QUENCH_GATEWAY)
   quench workflow list --state failed --limit 20
-  quench workflow list --filter 'labels.team = vision AND create_time > 2027-01-31' --order-by end_time
+  quench workflow list --filter 'labels.team = vision AND create_time > 2027-01-31'
+  quench workflow list --filter 'title = "night*"' --order-by 'end_time desc'
   quench workflow get 3f2a...                                     its steps, attempts, and outputs with their digests
   quench workflow watch 3f2a...                                   waits until it ends; exit code 0 only if it succeeded
+  quench workflow download 3f2a... --output out                   its libraries, reports and files
   quench workflow retry 3f2a... --watch                           reruns failed steps and those that depend on them
   quench workflow cancel 3f2a...
   quench blobs put model.onnx                                     uploads a file that a spec refers to by digest)";
@@ -45,7 +47,16 @@ Action DeclareWorkflow(const Options& options) {
       "--request-id", job.request_id,
       "Makes retries safe: repeating a request with the same ID and spec returns the same workflow",
       "ID");
+  create.Add("--label", job.labels, "Label of the workflow, for --filter; may be repeated",
+             "NAME=VALUE");
+  create
+      .Add(
+          "--priority", [&job](const std::string& text) { job.priority = std::stoi(text); },
+          "Higher ones run first, among workflows of one tenant (-100 to 100)", "N (default 0)")
+      .Range(-100, 100);
   create.Flag("--watch", job.watch, "Wait until the workflow ends");
+  create.Flag("--validate-only", job.validate_only, "Check everything, and create nothing")
+      .Excludes({"--watch", "--request-id"});
   const Options list = options.Subcommand("list", "List workflows, newest first");
   list.Add("--state", job.states,
            "Only workflows in this state: queued, running, succeeded, failed, cancelled", "STATE");
@@ -60,22 +71,27 @@ Action DeclareWorkflow(const Options& options) {
       .Range(1, 100000);
   const Options get = options.Subcommand("get", "Show a workflow with its steps and outputs");
   const Options watch = options.Subcommand("watch", "Wait until the workflow ends");
+  const Options download = options.Subcommand(
+      "download", "Download what a workflow has made: libraries, reports, files");
+  download.Add("--output,-o", job.output, "Where files are put, in a folder for each step", "DIR")
+      .Required();
+  download.Flag("--all", job.all, "Modules and messages between steps too");
   const Options retry = options.Subcommand(
       "retry", "Run again the steps that failed or were cancelled, and those that depend on them");
   retry.Flag("--watch", job.watch, "Wait until the workflow ends");
   const Options cancel = options.Subcommand("cancel", "Cancel a workflow");
   const Options remove = options.Subcommand("delete", "Delete a workflow that has ended");
-  for (const Options& sub : {get, watch, retry, cancel, remove}) {
+  for (const Options& sub : {get, watch, download, retry, cancel, remove}) {
     sub.Add("WORKFLOW", job.name, "Name or ID of the workflow", "ID").Required();
   }
   for (const Options& sub : {create, list, get, watch, retry}) {
     AddFormat(sub, job.format);
   }
   const std::vector<std::pair<Options, WorkflowVerb>> verbs = {
-      {create, WorkflowVerb::kCreate}, {list, WorkflowVerb::kList},
-      {get, WorkflowVerb::kGet},       {watch, WorkflowVerb::kWatch},
-      {retry, WorkflowVerb::kRetry},   {cancel, WorkflowVerb::kCancel},
-      {remove, WorkflowVerb::kDelete}};
+      {create, WorkflowVerb::kCreate},     {list, WorkflowVerb::kList},
+      {get, WorkflowVerb::kGet},           {watch, WorkflowVerb::kWatch},
+      {download, WorkflowVerb::kDownload}, {retry, WorkflowVerb::kRetry},
+      {cancel, WorkflowVerb::kCancel},     {remove, WorkflowVerb::kDelete}};
   AddGatewayOptions(options, args->gateway);
   return [args, verbs](const StepContext& context) -> absl::Status {
     for (const auto& [sub, verb] : verbs) {

@@ -204,6 +204,19 @@ class Client final : public GatewayClient {
     return WorkflowNameOf(operation.name());
   }
 
+  absl::StatusOr<int> Validate(const pb::WorkflowSpec& spec, const StepContext& context) override {
+    pb::CreateWorkflowRequest request;
+    *request.mutable_spec() = spec;
+    request.set_validate_only(true);
+    google::longrunning::Operation operation;
+    QUENCH_RETURN_IF_ERROR(
+        Call(&pb::Workflows::Stub::CreateWorkflow, request, &operation, context));
+    pb::WorkflowMetadata metadata;
+    if (!operation.metadata().UnpackTo(&metadata))
+      return Internal("the gateway's answer is damaged");
+    return metadata.counts().queued();
+  }
+
   absl::StatusOr<pb::Workflow> Get(const std::string& name, const StepContext& context) override {
     pb::GetWorkflowRequest request;
     request.set_name(name);

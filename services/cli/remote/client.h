@@ -70,6 +70,9 @@ class GatewayClient {
   virtual absl::StatusOr<std::string> Create(const gateway::v1::WorkflowSpec& spec,
                                              const std::string& request_id,
                                              const StepContext& context) = 0;
+  // Steps of the workflow that this would become; the errors are those of Create.
+  virtual absl::StatusOr<int> Validate(const gateway::v1::WorkflowSpec& spec,
+                                       const StepContext& context) = 0;
   virtual absl::StatusOr<gateway::v1::Workflow> Get(const std::string& name,
                                                     const StepContext& context) = 0;
   virtual absl::StatusOr<std::vector<gateway::v1::Workflow>> List(const WorkflowList& list,

@@ -2,11 +2,10 @@
 
 #include <google/protobuf/util/time_util.h>
 
-#include <fstream>
-
 #include "common/base/status.h"
 #include "common/rpc/errors.h"
 #include "quench/quantizer/v1/selection.pb.h"
+#include "services/cli/remote/workflow_outputs.h"
 
 namespace quench::cli {
 namespace {
@@ -15,17 +14,6 @@ namespace pb = ::quench::gateway::v1;
 namespace fs = std::filesystem;
 
 constexpr size_t kFailedShown = 20;
-
-// What a library's first bytes say of its kind: model.so, model.o or model.a.
-std::string NameOfLibrary(const fs::path& path) {
-  std::array<char, 18> head{};
-  std::ifstream(path, std::ios::binary).read(head.data(), head.size());
-  const std::string_view bytes(head.data(), head.size());
-  if (bytes.starts_with("!<arch>")) return "model.a";
-  constexpr char kRelocatable = 1;  // ELF's e_type
-  const bool elf = bytes.starts_with("\177ELF");
-  return elf && head[16] == kRelocatable ? "model.o" : "model.so";
-}
 
 const pb::StepOutput* OutputAt(const pb::FleetCell& cell, pb::Port port) {
   for (const pb::StepOutput& output : cell.outputs()) {

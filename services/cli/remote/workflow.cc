@@ -10,6 +10,7 @@
 #include "services/cli/remote.h"
 #include "services/cli/remote/client.h"
 #include "services/cli/remote/fleet_table.h"
+#include "services/cli/remote/workflow_outputs.h"
 
 namespace quench::cli {
 namespace {
@@ -77,6 +78,20 @@ absl::Status Watch(const WorkflowJob& job, const std::string& name, GatewayClien
 absl::Status Create(const WorkflowJob& job, GatewayClient& client, const StepContext& context) {
   pb::WorkflowSpec spec;
   QUENCH_RETURN_IF_ERROR(steps::ReadConfig(job.spec, &spec));
+  for (const std::string& text : job.labels) {
+    QUENCH_ASSIGN_OR_RETURN(const auto pair, SplitAssignment("--label", text));
+    (*spec.mutable_labels())[pair.first] = pair.second;
+  }
+  if (job.priority) spec.set_priority(*job.priority);
+  if (job.validate_only) {
+    QUENCH_ASSIGN_OR_RETURN(const int steps, client.Validate(spec, context));
+    if (job.format == "json") {
+      fmt::print("{{\"steps\": {}}}\n", steps);
+    } else {
+      fmt::print("a valid workflow of {} steps\n", steps);
+    }
+    return absl::OkStatus();
+  }
   QUENCH_ASSIGN_OR_RETURN(const std::string name, client.Create(spec, job.request_id, context));
   if (job.watch) return Watch(job, name, client, context);
   if (job.format == "json") {
@@ -121,6 +136,10 @@ absl::Status WorkflowThere(const WorkflowJob& job, const StepContext& context) {
       return Get(job, *client, context);
     case WorkflowVerb::kWatch:
       return Watch(job, name, *client, context);
+    case WorkflowVerb::kDownload: {
+      QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, client->Get(name, context));
+      return DownloadOutputs(workflow, job.output, job.all, *client, context);
+    }
     case WorkflowVerb::kRetry:
       QUENCH_RETURN_IF_ERROR(client->Retry(name, context));
       return job.watch ? Watch(job, name, *client, context) : Get(job, *client, context);
