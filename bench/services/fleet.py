@@ -7,7 +7,8 @@ Makes N small convolution networks with weights of their own (default 300), asks
 by `quench fleet compile`, and prints how long it took, cells a second, the largest resident sizes of gateway and client, and
 how long the same command takes again. --kills ends the gateway by SIGKILL twice on the way, and codegen once, and compares
 every library with those of a second cluster that nobody disturbs. Exit code 1 if a cell is
-missing, bytes differ, or the rerun starts a step. Needs onnx and numpy (scripts/test makes an environment with them,
+missing, bytes differ, or the rerun starts a step. --asleep asks for all of it while no service is there, and prints what
+gateway and client need for that, and how long the gateway takes to start again. Needs onnx and numpy (scripts/test makes an environment with them,
 build/peer-venv).
 """
 
@@ -26,7 +27,7 @@ import time
 import numpy
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from outage_cluster import Cluster
+from outage_cluster import SERVICES, Cluster
 
 TARGETS = ["x86-64-v3", "x86-64-v2", "raspberry-pi/5", "aarch64", "x86-64-v4", "raspberry-pi/4", "armv7", "x86-64"]
 
@@ -135,18 +136,53 @@ def measure(args, models, folder, kills):
         cluster.end()
 
 
+def asleep(args, models, folder):
+    folder.mkdir()
+    cluster = Cluster((args.build_dir / "bin").resolve(), folder)
+    peaks = Peaks(cluster)
+    peaks.start()
+    try:
+        for name in SERVICES:
+            cluster.stop(name)
+        words = ["fleet", "compile", models / "*.onnx", "--request-id", "bench", "--detach"]
+        for target in TARGETS[: args.targets]:
+            words += ["--target", target]
+        began = time.time()
+        peaks.client = client = subprocess.Popen(cluster.command(*words), stdout=subprocess.DEVNULL)
+        code = client.wait()
+        print(f"asked for {args.models * args.targets} cells in {time.time() - began:.1f} s, exit code {code}; "
+              f"largest resident: gateway {peaks.gateway_mib} MiB, client {peaks.client_mib} MiB", flush=True)
+        cluster.stop("gateway", signal.SIGKILL)
+        peaks.gateway_mib, began = 0, time.time()
+        cluster.start("gateway")
+        print(f"the gateway serves {time.time() - began:.1f} s after its start, database {(folder / 'state/workflows.db').stat().st_size >> 20} MiB")
+        began = time.time()
+        cluster.quench("fleet", "get", "bench")
+        print(f"fleet get: {time.time() - began:.2f} s")
+        began = time.time()
+        cluster.quench("fleet", "cancel", "bench")
+        print(f"fleet cancel: {time.time() - began:.1f} s; largest resident since the start: gateway {peaks.gateway_mib} MiB")
+        return code == 0
+    finally:
+        peaks.stopped = True
+        cluster.end()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build-dir", type=pathlib.Path, required=True)
     parser.add_argument("--models", type=int, default=300)
     parser.add_argument("--targets", type=int, default=4, choices=range(1, len(TARGETS) + 1))
     parser.add_argument("--kills", action="store_true")
+    parser.add_argument("--asleep", action="store_true")
     parser.add_argument("--keep", type=pathlib.Path)
     args = parser.parse_args()
     folder = args.keep or pathlib.Path(tempfile.mkdtemp(prefix="quench-fleet-"))
     (folder / "models").mkdir(parents=True, exist_ok=True)
     for seed in range(args.models):
         write_model(folder / f"models/m{seed:05}.onnx", seed)
+    if args.asleep:
+        sys.exit(0 if asleep(args, folder / "models", folder / "asleep") else 1)
     right = measure(args, folder / "models", folder / "disturbed", kills=True) if args.kills else True
     right = measure(args, folder / "models", folder / "quiet", kills=False) and right
     if args.kills:

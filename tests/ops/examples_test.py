@@ -85,6 +85,36 @@ class ExamplesTest(unittest.TestCase):
         inspected = self.run_command("quench inspect libraries/int8/plain/aarch64/model.so", self.work / "examples")
         self.assertIn("shared library for aarch64", inspected)
 
+    def test_pipelines(self):
+        self.need("grpc", "google.protobuf")
+        said = self.section("Pipelines")
+        self.assertEqual(2, said.count("cells: 2, 0 without a library"), said)
+        libraries = [f"{target}/model.so" for target in ("x86-64-v3", "raspberry-pi/5")]
+        self.assertEqual([f"airflow/digits/float/{library}" for library in libraries], said.split()[-2:])
+        for library in libraries:
+            self.assertTrue((self.work / "examples/nightly/digits/default" / library).is_file(), library)
+        self.assertEqual(3, len((self.work / "examples/nightly/table.csv").read_text().splitlines()))
+
+    def test_a_pipeline_that_is_ended_goes_on(self):
+        """By SIGTERM while the fleet runs; a retry of the same run starts nothing twice."""
+        listed = self.run_command("""
+            quench serve &
+            server=$!
+            trap 'kill $server' EXIT
+            until quench serve --health >/dev/null; do sleep 0.2; done
+            export QUENCH_GATEWAY=local
+            mkdir -p many && for i in 1 2 3 4 5 6; do cp digits.onnx many/m$i.onnx; done
+            pipelines/nightly.sh 7 many late 2>log &
+            job=$!
+            until grep -q "fleet [0-9]*/" log; do sleep 0.05; done
+            kill -TERM $job
+            wait $job && exit 9
+            pipelines/nightly.sh 7 many late >&2
+            quench workflow list --format json --filter 'fleet = nightly-7'
+            """, self.work / "examples")
+        self.assertEqual(1, len(json.loads(listed)["workflows"]))
+        self.assertEqual(12, len(list((self.work / "examples/late").rglob("model.so"))))
+
     def test_notebook(self):
         """Its cells one after the other, without a kernel."""
         self.need("PIL", "grpc", "google.protobuf")

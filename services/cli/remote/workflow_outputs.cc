@@ -94,7 +94,7 @@ absl::Status DownloadOutputs(const pb::Workflow& workflow, const fs::path& folde
   for (const pb::Step& step : workflow.steps()) {
     if (step.state() != pb::STATE_SUCCEEDED || packaged.contains(step.name())) continue;
     const std::string last = step.name().substr(step.name().rfind('/') + 1);
-    fs::path place = folder / step.name();
+    fs::path place = (folder / step.name()).lexically_normal();
     if ((last == "compile" || last == "package") && last != step.name())
       place = place.parent_path();
     for (const pb::StepOutput& output : step.outputs()) {
