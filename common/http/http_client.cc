@@ -1,0 +1,155 @@
+#include "common/http/http_client.h"
+
+#include <absl/strings/ascii.h>
+#include <httplib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "common/base/files.h"
+#include "common/base/status.h"
+
+namespace quench::http {
+namespace {
+
+using std::chrono::steady_clock;
+
+// Ends a request when its time is over. The library has timeouts for each read and write only: a
+// server that sends a byte now and then would hold a caller for good. Whatever is going on with the
+// socket - a handshake, a write, a read - ends once it is shut down.
+class Deadline {
+ public:
+  explicit Deadline(std::chrono::milliseconds timeout)
+      : end_(steady_clock::now() + timeout), thread_([this] { Run(); }) {}
+  ~Deadline() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+    if (socket_ >= 0) close(socket_);
+  }
+  // Called for each address that is tried. A descriptor of our own: the library's number may be
+  // another file's by the time that it is used here.
+  void Watch(int socket) {
+    const std::lock_guard lock(mutex_);
+    if (socket_ >= 0) close(socket_);
+    socket_ = dup(socket);
+    if (passed_ && socket_ >= 0) (void)shutdown(socket_, SHUT_RDWR);
+  }
+  bool passed() {
+    const std::lock_guard lock(mutex_);
+    return passed_;
+  }
+
+ private:
+  void Run() {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_until(lock, end_, [this] { return done_; })) return;
+    passed_ = true;
+    if (socket_ >= 0) (void)shutdown(socket_, SHUT_RDWR);
+  }
+
+  const steady_clock::time_point end_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false, passed_ = false;
+  int socket_ = -1;
+  std::thread thread_;  // last: it reads the others
+};
+
+absl::Status ErrorOf(httplib::Error error, const Url& url, bool late) {
+  const std::string origin = url.origin();
+  if (late || error == httplib::Error::ConnectionTimeout) {
+    return absl::DeadlineExceededError(fmt::format("`{}` did not answer in time", origin));
+  }
+  switch (error) {
+    case httplib::Error::Connection:
+      return absl::UnavailableError(fmt::format("cannot connect to `{}`", origin));
+    case httplib::Error::SSLServerVerification:
+      return absl::UnavailableError(fmt::format(
+          "`{}` has a certificate that the authorities or its name do not vouch for", origin));
+    case httplib::Error::SSLConnection:
+      return absl::UnavailableError(fmt::format("no TLS connection with `{}`", origin));
+    default:
+      return absl::UnavailableError(
+          fmt::format("`{}` ended the connection before its answer", origin));
+  }
+}
+
+absl::StatusOr<std::unique_ptr<httplib::ClientImpl>> Connectable(const Url& url,
+                                                                 const RequestOptions& options) {
+  if (!url.tls) return std::make_unique<httplib::ClientImpl>(url.host, url.port);
+  auto client = std::make_unique<httplib::SSLClient>(url.host, url.port);
+  if (!client->is_valid()) return Internal("no TLS context");
+  if (!options.ca_file.empty()) {
+    // The library says only that the server is not verified.
+    QUENCH_RETURN_IF_ERROR(Annotate(ReadFile(options.ca_file, size_t{16} << 20).status(),
+                                    "certificates of authorities"));
+    client->set_ca_cert_path(options.ca_file.string(), "");
+  }
+  client->enable_server_certificate_verification(true);
+  return client;
+}
+
+absl::StatusOr<Response> Send(const Url& url, httplib::Request request, const Headers& headers,
+                              const RequestOptions& options) {
+  QUENCH_ASSIGN_OR_RETURN(std::unique_ptr<httplib::ClientImpl> client, Connectable(url, options));
+  Deadline deadline(options.timeout);
+  client->set_socket_options([&deadline](int socket) { deadline.Watch(socket); });
+  client->set_connection_timeout(options.connect_timeout);
+  client->set_read_timeout(options.timeout);
+  client->set_write_timeout(options.timeout);
+  client->set_follow_location(false);
+  client->set_decompress(false);
+  client->set_url_encode(false);
+  client->set_tcp_nodelay(true);
+  request.path = url.target();
+  for (const auto& [name, value] : headers) request.set_header(name, value);
+  request.set_header("Host", url.authority());
+  request.set_header("User-Agent", "quench");
+  request.set_header("Accept-Encoding", "identity");
+  bool too_long = false;
+  Response response;
+  request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
+    too_long = size > options.max_body - response.body.size();
+    if (!too_long) response.body.append(data, size);
+    return !too_long;
+  };
+  const httplib::Result result = client->send(request);
+  if (too_long) {
+    return absl::ResourceExhaustedError(
+        fmt::format("`{}` answered with more than {} bytes", url.origin(), options.max_body));
+  }
+  if (!result) return ErrorOf(result.error(), url, deadline.passed());
+  response.status = result->status;
+  for (const auto& [name, value] : result->headers)
+    response.headers.try_emplace(absl::AsciiStrToLower(name), value);
+  return response;
+}
+
+}  // namespace
+
+absl::StatusOr<Response> Get(const Url& url, const Headers& headers,
+                             const RequestOptions& options) {
+  httplib::Request request;
+  request.method = "GET";
+  return Send(url, std::move(request), headers, options);
+}
+
+absl::StatusOr<Response> Post(const Url& url, const std::string& body,
+                              const std::string& content_type, const Headers& headers,
+                              const RequestOptions& options) {
+  httplib::Request request;
+  request.method = "POST";
+  request.body = body;
+  request.set_header("Content-Type", content_type);
+  return Send(url, std::move(request), headers, options);
+}
+
+}  // namespace quench::http
