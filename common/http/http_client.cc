@@ -23,14 +23,12 @@ using std::chrono::steady_clock;
 // socket - a handshake, a write, a read - ends once it is shut down.
 class Deadline {
  public:
-  explicit Deadline(std::chrono::milliseconds timeout)
-      : end_(steady_clock::now() + timeout), thread_([this] { Run(); }) {}
+  Deadline(std::chrono::milliseconds timeout, std::stop_token stop)
+      : end_(steady_clock::now() + timeout),
+        stop_(std::move(stop)),
+        thread_([this](const std::stop_token& done) { Run(done); }) {}
   ~Deadline() {
-    {
-      const std::lock_guard lock(mutex_);
-      done_ = true;
-    }
-    changed_.notify_one();
+    thread_.request_stop();
     thread_.join();
     if (socket_ >= 0) close(socket_);
   }
@@ -40,35 +38,43 @@ class Deadline {
     const std::lock_guard lock(mutex_);
     if (socket_ >= 0) close(socket_);
     socket_ = dup(socket);
-    if (passed_ && socket_ >= 0) (void)shutdown(socket_, SHUT_RDWR);
+    if (over_ && socket_ >= 0) (void)shutdown(socket_, SHUT_RDWR);
   }
-  bool passed() {
+  // OK while there is time.
+  absl::Status Check(const Url& url) {
     const std::lock_guard lock(mutex_);
-    return passed_;
+    if (!over_) return absl::OkStatus();
+    if (stop_.stop_requested()) return absl::CancelledError("the request was cancelled");
+    return absl::DeadlineExceededError(fmt::format("`{}` did not answer in time", url.origin()));
   }
 
  private:
-  void Run() {
+  void Run(const std::stop_token& done) {
+    const std::stop_callback wake(stop_, [this] {
+      const std::lock_guard lock(mutex_);
+      stopped_.notify_all();
+    });
     std::unique_lock lock(mutex_);
-    if (changed_.wait_until(lock, end_, [this] { return done_; })) return;
-    passed_ = true;
+    stopped_.wait_until(lock, done, end_, [this] { return stop_.stop_requested(); });
+    if (done.stop_requested()) return;
+    over_ = true;
     if (socket_ >= 0) (void)shutdown(socket_, SHUT_RDWR);
   }
 
   const steady_clock::time_point end_;
+  const std::stop_token stop_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false, passed_ = false;
+  std::condition_variable_any stopped_;
+  bool over_ = false;
   int socket_ = -1;
-  std::thread thread_;  // last: it reads the others
+  std::jthread thread_;  // last: it reads the others
 };
 
-absl::Status ErrorOf(httplib::Error error, const Url& url, bool late) {
+absl::Status ErrorOf(httplib::Error error, const Url& url) {
   const std::string origin = url.origin();
-  if (late || error == httplib::Error::ConnectionTimeout) {
-    return absl::DeadlineExceededError(fmt::format("`{}` did not answer in time", origin));
-  }
   switch (error) {
+    case httplib::Error::ConnectionTimeout:
+      return absl::DeadlineExceededError(fmt::format("`{}` did not answer in time", origin));
     case httplib::Error::Connection:
       return absl::UnavailableError(fmt::format("cannot connect to `{}`", origin));
     case httplib::Error::SSLServerVerification:
@@ -100,7 +106,7 @@ absl::StatusOr<std::unique_ptr<httplib::ClientImpl>> Connectable(const Url& url,
 absl::StatusOr<Response> Send(const Url& url, httplib::Request request, const Headers& headers,
                               const RequestOptions& options) {
   QUENCH_ASSIGN_OR_RETURN(std::unique_ptr<httplib::ClientImpl> client, Connectable(url, options));
-  Deadline deadline(options.timeout);
+  Deadline deadline(options.timeout, options.stop);
   client->set_socket_options([&deadline](int socket) { deadline.Watch(socket); });
   client->set_connection_timeout(options.connect_timeout);
   client->set_read_timeout(options.timeout);
@@ -116,21 +122,27 @@ absl::StatusOr<Response> Send(const Url& url, httplib::Request request, const He
   request.set_header("Accept-Encoding", "identity");
   bool too_long = false;
   Response response;
+  request.response_handler = [&response](const httplib::Response& begun) {
+    response.status = begun.status;
+    for (const auto& [name, value] : begun.headers) {
+      response.headers.try_emplace(absl::AsciiStrToLower(name), value);
+    }
+    return true;
+  };
   request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
-    too_long = size > options.max_body - response.body.size();
-    if (!too_long) response.body.append(data, size);
+    const size_t room = options.max_body - response.body.size();
+    too_long = size > room;
+    response.body.append(data, std::min(size, room));
     return !too_long;
   };
   const httplib::Result result = client->send(request);
-  if (too_long) {
+  if (too_long && !options.cut_body) {
     return absl::ResourceExhaustedError(
         fmt::format("`{}` answered with more than {} bytes", url.origin(), options.max_body));
   }
-  if (!result) return ErrorOf(result.error(), url, deadline.passed());
-  response.status = result->status;
-  for (const auto& [name, value] : result->headers)
-    response.headers.try_emplace(absl::AsciiStrToLower(name), value);
-  return response;
+  if (result || too_long) return response;
+  QUENCH_RETURN_IF_ERROR(deadline.Check(url));
+  return ErrorOf(result.error(), url);
 }
 
 }  // namespace

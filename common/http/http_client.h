@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <stop_token>
 #include <string>
 
 #include "common/http/url.h"
@@ -19,7 +20,9 @@ struct RequestOptions {
   std::chrono::milliseconds connect_timeout{5000};
   std::chrono::milliseconds timeout{30'000};  // from connecting to the last byte of the response
   size_t max_body = size_t{64} << 10;         // of the response
+  bool cut_body = false;                      // a longer body is cut, instead of an error
   std::filesystem::path ca_file;              // PEM, for https; empty: the system's authorities
+  std::stop_token stop;                       // ends the request with CANCELLED
 };
 
 struct Response {

@@ -64,6 +64,11 @@ TEST(HttpClientTest, GetsABodyUpToItsLimit) {
   options.max_body = 999;
   const absl::Status cut = GetFrom(server.Url("/"), options).status();
   EXPECT_EQ(cut.code(), absl::StatusCode::kResourceExhausted) << cut;
+  options.cut_body = true;
+  const absl::StatusOr<Response> part = GetFrom(server.Url("/"), options);
+  ASSERT_TRUE(part.ok()) << part.status();
+  EXPECT_EQ(part->status, 200);
+  EXPECT_EQ(part->body, std::string(999, 'k'));
 }
 
 TEST(HttpClientTest, FollowsNoRedirect) {
@@ -163,6 +168,19 @@ TEST(HttpClientTest, TimeIsForTheWholeAnswer) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
     EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(5));
   }
+}
+
+TEST(HttpClientTest, ARequestCanBeCancelled) {
+  const Dripping server("HTTP/1.1 200 OK\r\nX-Long: ");
+  std::stop_source source;
+  RequestOptions options;
+  options.stop = source.get_token();
+  std::jthread later([&source] {
+    std::this_thread::sleep_for(milliseconds(50));
+    source.request_stop();
+  });
+  const absl::Status status = GetFrom(server.Url("http"), options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
 }
 
 }  // namespace
