@@ -122,13 +122,15 @@ absl::StatusOr<Response> Send(const Url& url, httplib::Request request, const He
   request.set_header("Accept-Encoding", "identity");
   bool too_long = false;
   Response response;
-  request.response_handler = [&response](const httplib::Response& begun) {
+  // Not called for answers without a body.
+  const auto begin = [&response](const httplib::Response& begun) {
     response.status = begun.status;
     for (const auto& [name, value] : begun.headers) {
       response.headers.try_emplace(absl::AsciiStrToLower(name), value);
     }
     return true;
   };
+  request.response_handler = begin;
   request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
     const size_t room = options.max_body - response.body.size();
     too_long = size > room;
@@ -140,6 +142,7 @@ absl::StatusOr<Response> Send(const Url& url, httplib::Request request, const He
     return absl::ResourceExhaustedError(
         fmt::format("`{}` answered with more than {} bytes", url.origin(), options.max_body));
   }
+  if (result) begin(*result);
   if (result || too_long) return response;
   QUENCH_RETURN_IF_ERROR(deadline.Check(url));
   return ErrorOf(result.error(), url);

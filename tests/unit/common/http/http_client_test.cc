@@ -71,6 +71,14 @@ TEST(HttpClientTest, GetsABodyUpToItsLimit) {
   EXPECT_EQ(part->body, std::string(999, 'k'));
 }
 
+TEST(HttpClientTest, AnAnswerMayHaveNoBody) {
+  HttpServer server([](const HttpRequest&) { return HttpReply{204, "", {{"X-Seen", "yes"}}}; });
+  const absl::StatusOr<Response> response = GetFrom(server.Url("/"));
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->status, 204);
+  EXPECT_EQ(response->headers.at("x-seen"), "yes");
+}
+
 TEST(HttpClientTest, FollowsNoRedirect) {
   HttpServer other(kEmpty);
   HttpServer server([&](const HttpRequest&) {
