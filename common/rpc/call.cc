@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 
 #include "common/base/status.h"
 #include "common/rpc/address.h"
 #include "common/rpc/audit.h"
 #include "common/rpc/callers.h"
 #include "common/rpc/errors.h"
+#include "common/rpc/tracing.h"
 
 namespace quench::rpc {
 namespace {
@@ -39,17 +41,6 @@ std::vector<std::string> NamesOf(const grpc::CallbackServerContext& context) {
 bool IsRequestId(const std::string& text) {
   if (text.empty() || text.size() > 128) return false;
   return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
-}
-
-// https://www.w3.org/TR/trace-context: version, trace id, parent id, flags, in lower-case hex.
-bool IsTraceparent(const std::string& text) {
-  if (text.size() != 55) return false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool dash = i == 2 || i == 35 || i == 52;
-    const bool hex = (text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'f');
-    if (dash ? text[i] != '-' : !hex) return false;
-  }
-  return !text.starts_with("ff");
 }
 
 std::string NewRequestId() {
@@ -156,7 +147,14 @@ ServerCall::ServerCall(const Method& method, grpc::CallbackServerContext* contex
   // In the trailers: an error with headers before it is never sent again by a client.
   context->AddTrailingMetadata(kRequestIdKey, step_.request_id());
   std::string trace = MetadataOf(*context, kTraceparentKey);
-  if (IsTraceparent(trace)) step_.set_traceparent(std::move(trace));
+  const std::optional<TraceContext> caller = ParseTraceparent(trace);
+  if (caller) step_.set_traceparent(std::move(trace));
+  if (const Tracer* tracer = method.pool().options().tracer; tracer != nullptr) {
+    if (caller) parent_id_ = caller->span_id;
+    span_ = tracer->Begin(step_.traceparent());
+    step_.set_traceparent(span_.traceparent());
+    arrival_ns_ = UnixNanoseconds();
+  }
   const auto left = context->deadline() - std::chrono::system_clock::now();
   if (left < std::chrono::hours(24 * 365)) {  // else there is none
     step_.set_deadline(std::chrono::steady_clock::now() + left);
@@ -216,7 +214,39 @@ grpc::Status ServerCall::End(const absl::Status& status) {
               step_.tenant(), step_.traceparent(), peer_, outcome.ok() ? "" : ": ",
               OneLine(MessageOf(outcome)));
   if (is_audited()) Audit(outcome, seconds);
+  if (method_.pool().options().tracer != nullptr) Trace(outcome);
+  if (const std::optional<TraceContext> trace = ParseTraceparent(step_.traceparent())) {
+    outcome = WithTrace(std::move(outcome), trace->trace_id);
+  }
   return ToGrpc(outcome);
+}
+
+// Attributes have the names of OpenTelemetry's conventions where these have one.
+void ServerCall::Trace(const absl::Status& outcome) const {
+  Span span;
+  span.context = span_;
+  span.parent_id = parent_id_;
+  span.name = method_.full_name();
+  span.kind = Span::Kind::kServer;
+  span.start_ns = arrival_ns_;
+  span.end_ns = UnixNanoseconds();
+  const size_t slash = method_.full_name().find('/');
+  span.attributes = {{"rpc.system", std::string("grpc")},
+                     {"rpc.service", method_.full_name().substr(0, slash)},
+                     {"rpc.method", method_.full_name().substr(slash + 1)},
+                     {"rpc.grpc.status_code", static_cast<int64_t>(outcome.code())},
+                     {"client.address", peer_},
+                     {"quench.request_id", request_id()}};
+  if (!step_.tenant().empty()) span.attributes.emplace_back("quench.tenant", step_.tenant());
+  if (!outcome.ok()) {
+    const std::string reason = ReasonOf(outcome);
+    span.attributes.emplace_back(
+        "error.type", reason.empty() ? ReasonName(DefaultReason(outcome.code())) : reason);
+    // Errors that are the caller's are none of the server's span.
+    span.failed = LevelOf(outcome, method_.type()) >= spdlog::level::warn;
+    span.error = MessageOf(outcome);
+  }
+  method_.pool().options().tracer->Record(std::move(span));
 }
 
 bool ServerCall::is_audited() const {

@@ -14,19 +14,16 @@
 #include <vector>
 
 #include "common/base/context.h"
+#include "common/base/trace_context.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/call_pool.h"
+#include "common/rpc/metadata.h"
 
 namespace grpc {
 class CallbackServerContext;
 }
 
 namespace quench::rpc {
-
-// Metadata that travels with calls, in both directions of a chain of services.
-inline constexpr char kAuthorizationKey[] = "authorization";
-inline constexpr char kRequestIdKey[] = "x-request-id";
-inline constexpr char kTraceparentKey[] = "traceparent";
 
 // Whether calls have lasting effects that others can see: such calls are audited.
 enum class Effect { kReads, kChanges };
@@ -92,12 +89,16 @@ class ServerCall {
 
  private:
   void Audit(const absl::Status& outcome, double seconds) const;
+  void Trace(const absl::Status& outcome) const;
 
   const Method& method_;
   grpc::CallbackServerContext* const context_;
   std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
   std::shared_ptr<CancelToken> cancel_ = std::make_shared<CancelToken>();
   StepContext step_;
+  TraceContext span_;      // the call's own, if its pool has a tracer
+  std::string parent_id_;  // of its caller's span
+  int64_t arrival_ns_ = 0;
   std::string authorization_;
   std::string peer_;
   std::vector<std::string> certificate_names_;

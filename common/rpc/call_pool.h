@@ -21,6 +21,7 @@ namespace quench::rpc {
 
 class AuditLog;
 class Callers;
+class Tracer;
 
 // The status of a stream that was idle for options().stream_idle.
 absl::Status StreamIdle(std::chrono::milliseconds idle);
@@ -49,6 +50,7 @@ class CallPool {
     std::chrono::milliseconds stream_idle{5 * 60'000};
     const Callers* callers = nullptr;  // not owned; null: anybody may call
     AuditLog* audit = nullptr;         // not owned; null: calls are not recorded
+    Tracer* tracer = nullptr;          // not owned; null: traces are passed on only
     metrics::Registry* registry = &metrics::Global();
     std::optional<metrics::Service> slots_of;  // the service whose quench_slots shows these threads
   };

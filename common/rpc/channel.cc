@@ -9,7 +9,7 @@
 
 #include "common/base/status.h"
 #include "common/rpc/address.h"
-#include "common/rpc/call.h"
+#include "common/rpc/metadata.h"
 #include "common/rpc/window.h"
 
 namespace quench::rpc {

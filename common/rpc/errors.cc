@@ -114,6 +114,17 @@ absl::Status WithReason(absl::Status status, Reason reason,
   return WithDetail(std::move(status), info);
 }
 
+absl::Status WithTrace(absl::Status status, const std::string& trace_id) {
+  if (status.ok()) return status;
+  auto info = DetailOf<google::rpc::ErrorInfo>(status);
+  if (info.reason().empty()) {
+    info.set_reason(ReasonName(DefaultReason(status.code())));
+    info.set_domain(kDomain);
+  }
+  info.mutable_metadata()->insert({"trace_id", trace_id});
+  return WithDetail(std::move(status), info);
+}
+
 absl::Status WithRetryAfter(absl::Status status, std::chrono::milliseconds delay) {
   google::rpc::RetryInfo info;
   info.mutable_retry_delay()->set_seconds(delay.count() / 1000);

@@ -54,6 +54,9 @@ absl::Status Error(Reason reason, const std::string& message);
 // are added to existing ones.
 absl::Status WithReason(absl::Status status, Reason reason,
                         const std::map<std::string, std::string>& metadata = {});
+// Adds the id of the trace to the reason's metadata, as `trace_id`, unless it has one; the error gets its code's reason if it
+// has none.
+absl::Status WithTrace(absl::Status status, const std::string& trace_id);
 absl::Status WithRetryAfter(absl::Status status, std::chrono::milliseconds delay);
 absl::Status WithField(absl::Status status, const FieldViolation& violation);
 absl::Status WithPrecondition(absl::Status status, const PreconditionViolation& violation);

@@ -172,6 +172,23 @@ absl::StatusOr<rpc::ChannelOptions> ChannelOptionsOf(const config::v1::Remote& r
   return options;
 }
 
+absl::StatusOr<std::unique_ptr<rpc::Tracer>> TracerOf(const config::v1::Server& server,
+                                                      const std::string& service,
+                                                      metrics::Registry* registry) {
+  if (!server.has_tracing()) return std::unique_ptr<rpc::Tracer>();
+  const config::v1::Tracing& tracing = server.tracing();
+  rpc::TracerOptions options;
+  absl::StatusOr<rpc::ChannelOptions> collector = ChannelOptionsOf(tracing.collector());
+  if (!collector.ok()) return Annotate(collector.status(), "server.tracing.collector");
+  options.collector = *std::move(collector);
+  if (tracing.has_sample_ratio()) options.sample_ratio = tracing.sample_ratio();
+  options.service = "quench-" + service;
+  options.registry = registry;
+  absl::StatusOr<std::unique_ptr<rpc::Tracer>> tracer = rpc::Tracer::Start(options);
+  if (!tracer.ok()) return Annotate(tracer.status(), "server.tracing");
+  return tracer;
+}
+
 absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps) {
   Checker check("steps");
   RunnerOptions options;

@@ -9,6 +9,7 @@
 #include "common/rpc/callers.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
+#include "common/rpc/tracing.h"
 #include "common/steps/runner.h"
 
 namespace quench::config::v1 {
@@ -24,6 +25,10 @@ absl::StatusOr<rpc::ServerOptions> ServerOptionsOf(const config::v1::Server& ser
                                                    const std::string& default_listen);
 // The permitted callers; null: everybody.
 absl::StatusOr<std::unique_ptr<rpc::Callers>> CallersOf(const config::v1::Server& server);
+// The tracer of a binary, by its name; null if the configuration has none.
+absl::StatusOr<std::unique_ptr<rpc::Tracer>> TracerOf(const config::v1::Server& server,
+                                                      const std::string& service,
+                                                      metrics::Registry* registry);
 // Sets the log level of the whole process; no change if the configuration has none.
 absl::Status SetLogLevel(const config::v1::Server& server);
 absl::StatusOr<rpc::ChannelOptions> ChannelOptionsOf(const config::v1::Remote& remote);

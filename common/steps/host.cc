@@ -89,6 +89,10 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
   options.registry->Get(metrics::kGpus, definition.service)
       .Set(static_cast<double>(runner.gpus.names.size()));
   QUENCH_RETURN_IF_ERROR(SetLogLevel(config.server));
+  QUENCH_ASSIGN_OR_RETURN(host->tracer_,
+                          TracerOf(config.server, definition.name, options.registry));
+  rpc::Tracer* const tracer = options.tracer == nullptr ? host->tracer_.get() : options.tracer;
+  runner.tracer = tracer;
   QUENCH_ASSIGN_OR_RETURN(host->callers_, CallersOf(config.server));
   // In one process with the gateway, that one has written down who asked.
   if (!options.in_process) {
@@ -109,10 +113,12 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
 
   rpc::CallPool::Options steps = PoolOptions(host->callers_.get(), options.registry);
   steps.audit = host->audit_.get();
+  steps.tracer = tracer;
   QUENCH_ASSIGN_OR_RETURN(steps.threads, SlotsOf(config.steps));
   steps.slots_of = definition.service;
   steps.stream_idle = server.stream_idle;
   rpc::CallPool::Options control = PoolOptions(host->callers_.get(), options.registry);
+  control.tracer = tracer;
   control.threads = 2;
   control.queue = server.max_calls;
   host->step_pool_ = std::make_unique<rpc::CallPool>(steps);
@@ -157,6 +163,7 @@ void ServiceHost::Drain() {
   }
   changed.notify_all();
   ending.join();
+  if (tracer_ != nullptr) tracer_->Flush();
 }
 
 // The server before what its calls use.

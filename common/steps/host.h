@@ -14,6 +14,7 @@
 #include "common/rpc/callers.h"
 #include "common/rpc/on_pool.h"
 #include "common/rpc/server.h"
+#include "common/rpc/tracing.h"
 #include "common/steps/node_guard.h"
 #include "common/steps/runner.h"
 #include "quench/config/v1/config.pb.h"
@@ -64,6 +65,8 @@ class ServiceHost {
     // The store of a gateway in the same process, in place of config.blobs.
     StepRunner::StorageOf storage;
     metrics::Registry* registry = &metrics::Global();
+    // That of a gateway in the same process (not owned), in place of config.server.tracing.
+    rpc::Tracer* tracer = nullptr;
     // The GPUs of steps, in place of this machine's.
     std::optional<Gpus> gpus;
     // The period at which a server that is out of service checks whether its machine works again.
@@ -82,6 +85,7 @@ class ServiceHost {
 
  private:
   ServiceHost() = default;
+  std::unique_ptr<rpc::Tracer> tracer_;  // outlives all that records
   std::unique_ptr<rpc::Callers> callers_;
   std::unique_ptr<rpc::AuditLog> audit_;
   std::unique_ptr<StepRunner> runner_;

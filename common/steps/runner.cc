@@ -9,6 +9,7 @@
 #include "common/blobs/digest.h"
 #include "common/rpc/errors.h"
 #include "common/rpc/tenants.h"
+#include "common/rpc/tracing.h"
 #include "common/rpc/unknown_fields.h"
 #include "common/runtime/quench_rt.h"
 #include "common/steps/digests.h"
@@ -156,7 +157,18 @@ absl::Status StepRunner::Run(const Step& step, const Message& request, const Ste
   QUENCH_ASSIGN_OR_RETURN(const std::string tenant, TenantOf(request, context));
   Job job{step, request, limited, result, tenant, "", nullptr, {}, {}, std::nullopt, {}};
   job.key = KeyOf(step, request, job.tenant);
+  const std::optional<TraceContext> caller = ParseTraceparent(context.traceparent());
+  const int64_t start_ns = rpc::UnixNanoseconds();
+  TraceContext span;
+  if (options_.tracer != nullptr) {
+    span = options_.tracer->Begin(context.traceparent());
+    limited.set_traceparent(span.traceparent());
+  }
   const absl::Status status = Do(job);
+  if (options_.tracer != nullptr) {
+    RecordStep(job, span, caller ? caller->span_id : "", start_ns,
+               status.ok() && ExecutionOf(result)->cache_hit(), status);
+  }
   if (is_limited && absl::IsDeadlineExceeded(status)) {
     return rpc::Error(rpc::Reason::kStepTimedOut,
                       fmt::format("the step has not ended within {} s, this server's max_wall_time",

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/trace_context.h"
 #include "common/rpc/tenant_store.h"
 #include "common/steps/gpus.h"
 #include "common/steps/limits.h"
@@ -25,6 +26,10 @@ class Accepted;
 class Execution;
 class StepOptions;
 }  // namespace quench::step::v1
+
+namespace quench::rpc {
+class Tracer;
+}
 
 namespace quench::steps {
 
@@ -45,6 +50,7 @@ struct RunnerOptions {
   // If null, any library is run, whoever made it.
   std::shared_ptr<const Provenance> provenance;
   metrics::Registry* registry = &metrics::Global();
+  rpc::Tracer* tracer = nullptr;  // not owned; null: traces are passed on only
 };
 
 class StepRunner {
@@ -86,6 +92,8 @@ class StepRunner {
   absl::StatusOr<unsigned> Walls() const;
   absl::Status TryWalls(unsigned walls) const;
   absl::Status StoreOutputs(Job& job) const;
+  void RecordStep(const Job& job, const TraceContext& context, const std::string& parent_id,
+                  int64_t start_ns, bool cache_hit, const absl::Status& status) const;
 
   RunnerOptions options_;
   StorageOf storage_;

@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/rpc/errors.h"
+#include "services/gateway/traces.h"
 
 namespace quench::gateway {
 
@@ -412,6 +413,9 @@ void Engine::EndIfDone(const WorkflowPtr& workflow) {
   *header.mutable_end_time() = TimestampOf(now);
   *header.mutable_expire_time() = TimestampOf(now + options_.keep_workflows.count() * 1000);
   if (!cancelled) KeepOutputs(*workflow);
+  if (options_.tracer != nullptr) {
+    options_.tracer->Record(WorkflowSpan(workflow->traceparent, header));
+  }
 }
 
 void Engine::KeepOutputs(LiveWorkflow& workflow) {

@@ -20,6 +20,10 @@
 #include "services/gateway/service_load.h"
 #include "services/gateway/step_runner.h"
 
+namespace quench::rpc {
+class Tracer;
+}
+
 namespace quench::gateway {
 
 struct EngineOptions {
@@ -42,6 +46,7 @@ struct EngineOptions {
   std::chrono::milliseconds backoff{1000};      // before the second attempt
   std::chrono::milliseconds progress_gap{100};  // between views that show progress only
   metrics::Registry* registry = &metrics::Global();
+  rpc::Tracer* tracer = nullptr;  // not owned; null: traces are passed on only
   uint64_t seed = std::random_device()();
 };
 

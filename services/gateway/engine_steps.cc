@@ -10,6 +10,7 @@
 #include "common/steps/digests.h"
 #include "common/steps/gpus.h"
 #include "services/gateway/engine.h"
+#include "services/gateway/traces.h"
 
 namespace quench::gateway {
 
@@ -156,7 +157,9 @@ void Engine::Launch(const WorkflowPtr& workflow, int step) {
   call.run = id;
   call.row = live.row;
   call.request_id = fmt::format("{}.{}.{}", workflow->id, step, live.value->attempt() + 1);
-  call.traceparent = workflow->traceparent;
+  call.traceparent = options_.tracer == nullptr
+                         ? workflow->traceparent
+                         : StepTraceparent(workflow->traceparent, workflow->header, *live.value);
   std::shared_ptr<google::protobuf::Message> request(live.request->New());
   request->CopyFrom(*live.request);
   OptionsOf(request.get())->set_request_id(call.request_id);
@@ -613,6 +616,9 @@ void Engine::EndStep(const WorkflowPtr& workflow, int step, v1::State state,
   value.clear_waiting_reason();
   *value.mutable_end_time() = Now();
   if (!why.ok()) *value.mutable_error() = ToProto(why);
+  if (options_.tracer != nullptr) {
+    options_.tracer->Record(StepSpan(workflow->traceparent, workflow->header, value));
+  }
   workflow->steps[step].request = nullptr;
   --workflow->open;
   --open_steps_[workflow->header.tenant()];

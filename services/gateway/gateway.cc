@@ -21,6 +21,7 @@ rpc::CallPool::Options ControlOptions(const GatewayOptions& options) {
   control.stream_idle = options.stream_idle;
   control.callers = options.callers;
   control.audit = options.audit;
+  control.tracer = options.engine.tracer;
   control.registry = options.engine.registry;
   return control;
 }

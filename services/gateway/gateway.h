@@ -22,7 +22,7 @@ struct GatewayOptions {
   PutBlob put_blob;                       // stores results
   const rpc::Callers* callers = nullptr;  // not owned; null: anybody may call
   rpc::AuditLog* audit = nullptr;         // not owned; null: calls are not recorded
-  EngineOptions engine;                   // its registry is for the whole gateway
+  EngineOptions engine;                   // its registry and tracer are for the whole gateway
   KeepLimits keep;                        // for outputs of workflows that have ended
   int threads = 8;                        // for short calls
   int max_short = 1000;                   // short calls at once that run or wait for a thread

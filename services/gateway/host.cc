@@ -210,6 +210,9 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   }
   QUENCH_ASSIGN_OR_RETURN(gateway.engine, EngineOptionsOf(config));
   gateway.engine.registry = options.registry;
+  QUENCH_ASSIGN_OR_RETURN(host->tracer_,
+                          steps::TracerOf(config.server(), "gateway", options.registry));
+  gateway.engine.tracer = options.tracer == nullptr ? host->tracer_.get() : options.tracer;
   if (config.tenants().max_workflow_bytes() > 0)
     gateway.max_workflow_bytes = config.tenants().max_workflow_bytes();
   QUENCH_ASSIGN_OR_RETURN(gateway.keep, KeepLimitsOf(config, limits));
@@ -239,6 +242,7 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   pool.queue = std::max(0, pool.queue - pool.threads);
   pool.callers = host->callers_.get();
   pool.audit = host->audit_.get();
+  pool.tracer = gateway.engine.tracer;
   pool.registry = options.registry;
   pool.stream_idle = server.stream_idle;
   host->blob_pool_ = std::make_unique<rpc::CallPool>(pool);
@@ -277,6 +281,7 @@ void GatewayHost::Drain() {
   gateway_->AwaitSteps(end);
   server_->Drain(end);
   gateway_->Stop();
+  if (tracer_ != nullptr) tracer_->Flush();
 }
 
 // The server goes before what its calls use.

@@ -25,6 +25,8 @@ class GatewayHost {
     config::v1::GatewayConfig config;
     // Services of this process, instead of what config.services says.
     ServiceChannels channels;
+    // One for the whole process (not owned), instead of what config.server says.
+    rpc::Tracer* tracer = nullptr;
     metrics::Registry* registry = &metrics::Global();
   };
   // INVALID_ARGUMENT for an error in the configuration, UNAVAILABLE if the address or the state dir
@@ -44,6 +46,7 @@ class GatewayHost {
  private:
   GatewayHost() = default;
   std::chrono::milliseconds grace_{};
+  std::unique_ptr<rpc::Tracer> tracer_;  // outlives all that records
   std::unique_ptr<rpc::Callers> callers_;
   std::unique_ptr<rpc::AuditLog> audit_;
   std::unique_ptr<BlobFolders> folders_;

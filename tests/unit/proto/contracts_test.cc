@@ -4,7 +4,8 @@
 //
 // QUENCH_UPDATE_GOLDENS=1 rewrites contracts.binpb, unless that would break clients. To break them
 // on purpose, delete the file first. upstream.binpb is protoc's output for upstream's own files
-// (googleapis f8291d2, remote-apis becdd8f, grpc-proto 99135b1) and is never rewritten.
+// (googleapis f8291d2, remote-apis becdd8f, grpc-proto 99135b1, opentelemetry-proto as the Python package
+// opentelemetry-proto 1.45.2 has it) and is never rewritten.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor_database.h>
 #include <gtest/gtest.h>

@@ -125,6 +125,21 @@ TEST_F(ConfigTest, MistakesSayWhere) {
             absl::StatusCode::kNotFound);
 }
 
+TEST_F(ConfigTest, ATracerNeedsItsCollector) {
+  metrics::Registry registry;
+  config::v1::Server server;
+  EXPECT_EQ(*TracerOf(server, "importer", &registry), nullptr);
+  server.mutable_tracing();
+  EXPECT_THAT(MessageOf(TracerOf(server, "importer", &registry).status()),
+              HasSubstr("server.tracing.collector: address: missing"));
+  server.mutable_tracing()->mutable_collector()->set_address("127.0.0.1:4317");
+  server.mutable_tracing()->set_sample_ratio(-1);
+  EXPECT_THAT(MessageOf(TracerOf(server, "importer", &registry).status()),
+              HasSubstr("sample_ratio"));
+  server.mutable_tracing()->set_sample_ratio(0);
+  EXPECT_NE(*TracerOf(server, "importer", &registry), nullptr);
+}
+
 TEST_F(ConfigTest, EveryFieldOutOfRangeIsNamed) {
   config::v1::Server server;
   server.mutable_limits()->set_max_calls(-1);

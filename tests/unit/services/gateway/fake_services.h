@@ -91,9 +91,11 @@ class FakeCompiler final : public codegen::v1::Codegen::CallbackService {
 // A server with both, and the channel to it; `script` may be changed while nothing runs.
 class FakeServices {
  public:
-  explicit FakeServices(int slots = 16, const std::string& listen = "127.0.0.1:0") {
+  explicit FakeServices(int slots = 16, const std::string& listen = "127.0.0.1:0",
+                        rpc::Tracer* tracer = nullptr) {
     rpc::CallPool::Options options;
     options.threads = slots;
+    options.tracer = tracer;
     options.registry = &registry;
     options.retry_after = std::chrono::milliseconds(20);
     pool_ = std::make_unique<rpc::CallPool>(options);
