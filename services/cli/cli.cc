@@ -20,6 +20,7 @@
 #include "services/cli/commands/declarations.h"
 #include "services/cli/progress.h"
 #include "services/cli/remote.h"
+#include "services/cli/traceparent.h"
 
 namespace quench::cli {
 
@@ -122,7 +123,9 @@ int Main(int argc, char** argv) {
   auto token = std::make_shared<CancelToken>();
   CancelOnSignals(token);
   ProgressDisplay display(progress);
-  const absl::Status status = Run(chosen, StepContext(token, display.sink()));
+  StepContext context(token, display.sink());
+  context.set_traceparent(CommandTraceparent());
+  const absl::Status status = Run(chosen, context);
   display.Finish();
   const absl::Status started = StartSuccessor();
   return Report(started.ok() ? status : started);

@@ -5,6 +5,7 @@
 #include "common/base/status.h"
 #include "common/base/users_socket.h"
 #include "common/rpc/address.h"
+#include "common/steps/config.h"
 #include "common/steps/read_config.h"
 #include "common/steps/storage.h"
 #include "services/analyser/service.h"
@@ -40,6 +41,10 @@ class AllInOne final : public steps::Serving {
     }
     QUENCH_ASSIGN_OR_RETURN(const steps::StepRunner::StorageOf storage,
                             steps::OpenStorage(blobs, !config.steps().no_action_cache()));
+    QUENCH_ASSIGN_OR_RETURN(all->tracer_,
+                            steps::TracerOf(config.gateway().server(), "serve", options.registry));
+    options.tracer = all->tracer_.get();
+    options.config.mutable_server()->clear_tracing();  // it is done for all
     // The services are reached where the gateway is.
     config::v1::Steps steps = config.steps();
     const std::string& listen = config.gateway().server().listen();
@@ -59,6 +64,7 @@ class AllInOne final : public steps::Serving {
       service.config.steps = steps;
       service.config.blobs.set_folder(root.string());  // where the key of libraries lies
       service.in_process = true;
+      service.tracer = options.tracer;
       service.storage = storage;
       QUENCH_ASSIGN_OR_RETURN(auto host, steps::ServiceHost::Start(*definition, service));
       all->services_.push_back(std::move(host));
@@ -73,9 +79,13 @@ class AllInOne final : public steps::Serving {
 
   // The gateway's channels before the servers that they lead to.
   ~AllInOne() override { gateway_.reset(); }
-  void Drain() override { gateway_->Drain(); }
+  void Drain() override {
+    gateway_->Drain();
+    if (tracer_ != nullptr) tracer_->Flush();
+  }
 
  private:
+  std::unique_ptr<rpc::Tracer> tracer_;  // outlives all that records
   std::vector<std::unique_ptr<steps::ServiceHost>> services_;
   std::unique_ptr<gateway::GatewayHost> gateway_;
 };

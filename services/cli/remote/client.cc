@@ -17,6 +17,7 @@
 #include "common/rpc/remote_blobs.h"
 #include "common/rpc/unary_call.h"
 #include "quench/gateway/v1/workflows.grpc.pb.h"
+#include "services/cli/remote/command_trace.h"
 #include "services/cli/remote/nearby_blobs.h"
 
 namespace quench::cli {
@@ -115,6 +116,8 @@ class Client final : public GatewayClient {
         blobs_(bulk, {}),
         nearby_(std::move(bulk), address),
         digests_(local_->root() / "file_digests") {}
+
+  void Trace(const StepContext& context) { trace_ = CommandTrace::Begin(context.traceparent()); }
 
   // Whatever it is that passes: refused, silent, or busy with others.
   absl::Status Reach(const std::string& address, const StepContext& context) {
@@ -378,6 +381,7 @@ class Client final : public GatewayClient {
     wake.wait_for(lock, context.cancel_token()->stop_token(), pause, [] { return false; });
   }
 
+  std::unique_ptr<CommandTrace> trace_;
   std::shared_ptr<rpc::Channel> channel_;
   std::unique_ptr<pb::Workflows::Stub> stub_;
   rpc::RemoteBlobs blobs_;
@@ -409,6 +413,7 @@ absl::StatusOr<std::unique_ptr<GatewayClient>> GatewayClient::Open(
   QUENCH_ASSIGN_OR_RETURN(auto bulk, rpc::Channel::Open(channel));
   auto client = std::make_unique<Client>(options.address, std::move(control), std::move(bulk),
                                          std::move(local), options.refresh);
+  client->Trace(context);
   QUENCH_RETURN_IF_ERROR(client->Reach(options.address, context));
   return client;
 }

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <future>
 
 #include "quench/config/v1/config.pb.h"
 #include "quench/gateway/v1/workflows.grpc.pb.h"
+#include "services/cli/traceparent.h"
 #include "services/gateway/host.h"
+#include "tests/support/collector.h"
 #include "tests/support/wait.h"
 #include "tests/unit/services/gateway/fake_services.h"
 
@@ -15,6 +18,8 @@ namespace quench::cli::client_test {
 namespace {
 
 namespace pb = ::quench::gateway::v1;
+using quench::testing::Collector;
+using quench::testing::IsBelow;
 using quench::testing::WaitFor;
 
 TEST(ClientTest, AsksForAWorkflowWhereNoPlaceIsLeftToWatchIt) {
@@ -68,6 +73,47 @@ TEST(ClientTest, AsksForAWorkflowWhereNoPlaceIsLeftToWatchIt) {
   EXPECT_EQ(ended->state(), pb::STATE_SUCCEEDED);
   EXPECT_EQ(ended->steps_size(), gateway::ChainSpec().steps().steps_size()) << "with its steps";
   context.TryCancel();
+}
+
+// From $TRACEPARENT through the command to the gateway's call.
+TEST(ClientTest, ACommandIsASpanOfItsCallersTrace) {
+  const TempDir folder = *TempDir::Create();
+  metrics::Registry registry;
+  Collector collector;
+  gateway::FakeServices services;
+  gateway::GatewayHost::Options options;
+  options.config.mutable_server()->set_listen("127.0.0.1:0");
+  options.config.mutable_server()->mutable_tracing()->mutable_collector()->set_address(
+      collector.address());
+  options.config.set_state_dir((folder.path() / "state").string());
+  options.config.mutable_blob_limits()->set_min_free_bytes(1);
+  options.channels = services.Channels();
+  options.registry = &registry;
+  const auto host = gateway::GatewayHost::Start(options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  const std::string caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  ::setenv("TRACEPARENT", caller.c_str(), 1);
+  EXPECT_EQ(CommandTraceparent(), caller) << "nobody would have a span of its own";
+  ::setenv("OTEL_EXPORTER_OTLP_ENDPOINT", ("http://" + collector.address() + "/").c_str(), 1);
+  StepContext context;
+  context.set_traceparent(CommandTraceparent());
+  GatewayOptions there;
+  there.address = (*host)->server().address();
+  {
+    const auto client = GatewayClient::Open(
+        there, *LocalBlobStore::Open(folder.path() / "local", nullptr), context);
+    ASSERT_TRUE(client.ok()) << client.status();
+    ASSERT_TRUE((*client)->List({}, 1, context).ok());
+  }
+  ::unsetenv("TRACEPARENT");
+  ::unsetenv("OTEL_EXPORTER_OTLP_ENDPOINT");
+  EXPECT_EQ(CommandTraceparent(), "");
+  const auto command = collector.Find("quench");
+  EXPECT_EQ(command.service, "quench");
+  EXPECT_EQ(command.span.parent_span_id(), std::string("\x00\xf0\x67\xaa\x0b\xa9\x02\xb7", 8));
+  constexpr char kList[] = "quench.gateway.v1.Workflows/ListWorkflows";
+  ASSERT_TRUE(WaitFor([&] { return !collector.Named(kList).empty(); }));
+  EXPECT_TRUE(IsBelow(collector.Find(kList), command));
 }
 
 }  // namespace
