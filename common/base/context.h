@@ -34,6 +34,9 @@ struct Progress {
 };
 using ProgressSink = std::function<void(const Progress&)>;
 
+// Callers by what they may do: viewers read, users work for their own tenant, operators see to all tenants.
+enum class CallerRole { kViewer, kUser, kOperator };
+
 class StepContext {
  public:
   StepContext() : cancel_(std::make_shared<CancelToken>()) {}
@@ -58,6 +61,9 @@ class StepContext {
   // The tenant whose token the caller sent; "" where no token is required.
   const std::string& tenant() const { return tenant_; }
   void set_tenant(std::string tenant) { tenant_ = std::move(tenant); }
+  // The caller's role; that of callers whom a server without tokens takes is kOperator.
+  CallerRole role() const { return role_; }
+  void set_role(CallerRole role) { role_ = role; }
 
  private:
   std::shared_ptr<CancelToken> cancel_;
@@ -66,6 +72,7 @@ class StepContext {
   std::string request_id_;
   std::string traceparent_;
   std::string tenant_;
+  CallerRole role_ = CallerRole::kUser;
 };
 
 }  // namespace quench

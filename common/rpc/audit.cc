@@ -32,6 +32,7 @@ std::string LineOf(const AuditEntry& entry) {
   line["time"] = Now();
   line["call"] = entry.call;
   for (const auto& [name, value] : {std::pair{"caller", &entry.caller},
+                                    {"role", &entry.role},
                                     {"certificate", &entry.certificate},
                                     {"tenant", &entry.tenant},
                                     {"peer", &entry.peer},

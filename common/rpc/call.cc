@@ -164,11 +164,20 @@ ServerCall::ServerCall(const Method& method, grpc::CallbackServerContext* contex
 absl::Status ServerCall::Admit() {
   CallPool& pool = method_.pool();
   client_ = HostOfPeer(peer_);
-  if (const Callers* callers = pool.options().callers; callers != nullptr) {
-    QUENCH_ASSIGN_OR_RETURN(std::string tenant,
-                            callers->TenantOf(authorization_, certificate_names_));
-    if (!authorization_.empty() || !certificate_names_.empty()) client_ = tenant;
-    step_.set_tenant(std::move(tenant));
+  const Callers* callers = pool.options().callers;
+  if (callers == nullptr) {
+    step_.set_role(CallerRole::kOperator);
+    return pool.Admit(client_);
+  }
+  QUENCH_ASSIGN_OR_RETURN(Caller caller, callers->CallerOf(authorization_, certificate_names_));
+  if (!authorization_.empty() || !certificate_names_.empty()) client_ = caller.tenant;
+  step_.set_tenant(std::move(caller.tenant));
+  step_.set_role(caller.role);
+  if (caller.role == CallerRole::kViewer && method_.effect() == Effect::kChanges) {
+    return absl::PermissionDeniedError(
+        fmt::format("the caller is a `viewer` of tenant `{}`, which may only read: {} needs a "
+                    "`user` or an `operator`",
+                    step_.tenant(), method_.full_name()));
   }
   return pool.Admit(client_);
 }
@@ -181,6 +190,7 @@ void ServerCall::SendProgressTo(ProgressSink sink) {
   step.set_request_id(step_.request_id());
   step.set_traceparent(step_.traceparent());
   step.set_tenant(step_.tenant());
+  step.set_role(step_.role());
   step_ = std::move(step);
 }
 
@@ -257,6 +267,7 @@ void ServerCall::Audit(const absl::Status& outcome, double seconds) const {
   AuditEntry entry;
   entry.call = method_.full_name();
   entry.caller = step_.tenant();
+  if (!entry.caller.empty()) entry.role = RoleName(step_.role());
   entry.certificate = fmt::format("{}", fmt::join(certificate_names_, ", "));
   if (resource_tenant_ != step_.tenant()) entry.tenant = resource_tenant_;
   entry.resource = resource_;

@@ -25,7 +25,7 @@ class CallbackServerContext;
 
 namespace quench::rpc {
 
-// Whether calls have lasting effects that others can see: such calls are audited.
+// Whether calls have lasting effects that others can see: such calls are audited, and not for viewers.
 enum class Effect { kReads, kChanges };
 
 // A method of a service: the pool for its calls, and its metrics, each looked up at its first use. It is
@@ -61,7 +61,7 @@ class ServerCall {
   ServerCall(const Method& method, grpc::CallbackServerContext* context,
              const std::string& request_id);
 
-  // Authenticates, then takes a slot.
+  // Authenticates, then takes a slot. PERMISSION_DENIED for viewers who would change something.
   absl::Status Admit();
   // Gives the slot back. Called before the caller learns the outcome, so that its next call finds it free.
   void ReleaseSlot() { method_.pool().Release(client_); }

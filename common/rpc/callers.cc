@@ -1,6 +1,7 @@
 #include "common/rpc/callers.h"
 
-#include <set>
+#include <algorithm>
+#include <map>
 
 #include "common/base/status.h"
 #include "common/rpc/errors.h"
@@ -16,21 +17,26 @@ absl::StatusOr<std::unique_ptr<Callers>> Callers::Open(const Options& options) {
   return callers;
 }
 
-absl::StatusOr<std::string> Callers::TenantOf(std::string_view authorization,
-                                              const std::vector<std::string>& names) const {
-  if (!authorization.empty() && tokens_ != nullptr) return tokens_->TenantOf(authorization);
-  std::set<std::string> tenants;
+absl::StatusOr<Caller> Callers::CallerOf(std::string_view authorization,
+                                         const std::vector<std::string>& names) const {
+  if (!authorization.empty() && tokens_ != nullptr) return tokens_->CallerOf(authorization);
+  std::map<std::string, CallerRole> tenants;
   for (const std::string& name : names) {
-    const auto found = options_.certificate_tenants.find(name);
-    if (found != options_.certificate_tenants.end()) tenants.insert(found->second);
+    const auto found = options_.certificate_callers.find(name);
+    if (found == options_.certificate_callers.end()) continue;
+    const Caller& caller = found->second;
+    const auto [known, added] = tenants.emplace(caller.tenant, caller.role);
+    if (!added) known->second = std::min(known->second, caller.role);
   }
-  if (tenants.size() == 1) return *tenants.begin();
+  if (tenants.size() == 1) return Caller{tenants.begin()->first, tenants.begin()->second};
   if (tenants.size() > 1) {
+    std::vector<std::string> several;
+    for (const auto& [tenant, role] : tenants) several.push_back(tenant);
     return absl::UnauthenticatedError(fmt::format(
-        "the client's certificate has names of several tenants: {}", fmt::join(tenants, ", ")));
+        "the client's certificate has names of several tenants: {}", fmt::join(several, ", ")));
   }
-  if (options_.optional) return kDefaultTenant;
-  if (tokens_ != nullptr) return tokens_->TenantOf(authorization);
+  if (options_.optional) return Caller{kDefaultTenant};
+  if (tokens_ != nullptr) return tokens_->CallerOf(authorization);
   return absl::UnauthenticatedError(
       names.empty() ? "the call comes without a client certificate"
                     : fmt::format("the client certificate's names are of no tenant here: {}",

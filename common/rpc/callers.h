@@ -1,4 +1,4 @@
-// The permitted callers of a server, and their tenants.
+// The permitted callers of a server: their tenants and roles.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -19,17 +19,18 @@ class Callers {
  public:
   struct Options {
     std::filesystem::path token_file;  // of a TokenList; empty: there are no tokens
-    // Tenants by a name (an alternative name, or the common name) in a client's certificate that the
+    // Callers by a name (an alternative name, or the common name) in a client's certificate that the
     // authorities have signed.
-    std::map<std::string, std::string> certificate_tenants;
+    std::map<std::string, Caller> certificate_callers;
     bool optional = false;  // a caller without credentials is kDefaultTenant
   };
   static absl::StatusOr<std::unique_ptr<Callers>> Open(const Options& options);
 
   // `authorization`: the header's value, "" without one; `names`: those of the verified certificate.
-  // A token takes precedence over a certificate. UNAUTHENTICATED for callers without known credentials.
-  absl::StatusOr<std::string> TenantOf(std::string_view authorization,
-                                       const std::vector<std::string>& names) const;
+  // A token takes precedence over a certificate, whose names may be of one tenant only; with several roles there, the
+  // lowest counts. UNAUTHENTICATED for callers without known credentials.
+  absl::StatusOr<Caller> CallerOf(std::string_view authorization,
+                                  const std::vector<std::string>& names) const;
 
  private:
   explicit Callers(Options options) : options_(std::move(options)) {}

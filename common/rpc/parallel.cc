@@ -15,6 +15,7 @@ StepContext PartOf(const StepContext& step, std::shared_ptr<CancelToken> cancel)
   part.set_request_id(step.request_id());
   part.set_traceparent(step.traceparent());
   part.set_tenant(step.tenant());
+  part.set_role(step.role());
   return part;
 }
 

@@ -4,6 +4,25 @@
 
 namespace quench::rpc {
 
+const char* RoleName(CallerRole role) {
+  switch (role) {
+    case CallerRole::kViewer:
+      return "viewer";
+    case CallerRole::kUser:
+      return "user";
+    case CallerRole::kOperator:
+      return "operator";
+  }
+  return "";
+}
+
+std::optional<CallerRole> ParseRole(const std::string& name) {
+  for (const CallerRole role : {CallerRole::kViewer, CallerRole::kUser, CallerRole::kOperator}) {
+    if (name == RoleName(role)) return role;
+  }
+  return std::nullopt;
+}
+
 bool IsTenant(const std::string& name) {
   return !name.empty() && name.size() <= 63 &&
          name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;

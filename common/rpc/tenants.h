@@ -3,8 +3,12 @@
 
 #include <absl/status/statusor.h>
 
+#include <compare>
 #include <filesystem>
+#include <optional>
 #include <string>
+
+#include "common/base/context.h"
 
 namespace quench::rpc {
 
@@ -13,6 +17,17 @@ inline constexpr char kDefaultTenant[] = "default";
 // Tokens of this tenant act for all tenants: the gateway's token at services, and their tokens for the
 // gateway's blobs and its action cache, which nobody else writes.
 inline constexpr char kGatewayTenant[] = "gateway";
+
+// The origin of a call, as its credentials say.
+struct Caller {
+  std::string tenant;
+  CallerRole role = CallerRole::kUser;
+  auto operator<=>(const Caller&) const = default;
+};
+
+// `viewer`, `user`, `operator`.
+const char* RoleName(CallerRole role);
+std::optional<CallerRole> ParseRole(const std::string& name);
 
 // 1 to 63 lower-case letters, digits and `-`: tenants become names of folders.
 bool IsTenant(const std::string& name);

@@ -4,7 +4,9 @@
 #include <openssl/crypto.h>
 #include <spdlog/spdlog.h>
 
+#include <optional>
 #include <sstream>
+#include <utility>
 
 #include "common/base/printable.h"
 #include "common/base/status.h"
@@ -14,7 +16,7 @@
 namespace quench::rpc {
 namespace {
 
-constexpr std::string_view kScheme = "Bearer ";
+constexpr std::string_view kScheme = "Bearer ", kRole = "role=";
 
 // The text that can stand in a header, without spaces around.
 absl::StatusOr<std::string> TokenIn(const std::string& text) {
@@ -36,29 +38,48 @@ bool ParseExpiry(const std::string& text, absl::Time* expiry) {
 
 }  // namespace
 
+absl::StatusOr<TokenList::Entry> TokenList::ParseLine(const std::string& line, int number) {
+  std::istringstream words(line);
+  Entry entry;
+  std::string word;
+  words >> entry.caller.tenant >> entry.sha256;
+  bool wrong = !IsTenant(entry.caller.tenant) || !IsDigest(entry.sha256);
+  bool expires = false, has_role = false;
+  while (!wrong && words >> word) {
+    if (word.starts_with(kRole)) {
+      const std::optional<CallerRole> role = ParseRole(word.substr(kRole.size()));
+      if (!role) {
+        return InvalidArgument("line {}: `{}`: must be role=viewer, role=user or role=operator",
+                               number, Printable(word));
+      }
+      entry.caller.role = *role;
+      wrong = std::exchange(has_role, true);
+    } else {
+      if (std::exchange(expires, true)) {
+        wrong = true;
+      } else if (!ParseExpiry(word, &entry.expiry)) {
+        return InvalidArgument(
+            "line {}: `{}` is not a time: must be like 2027-01-31 or 2027-01-31T12:00:00Z", number,
+            Printable(word));
+      }
+    }
+  }
+  if (!wrong) return entry;
+  return InvalidArgument(
+      "line {}: must be a tenant (lower-case letters, digits, `-`), a space, the sha256 of a "
+      "token in lower-case hex, when it expires, if it does, and role=ROLE, if it is not a user's",
+      number);
+}
+
 absl::StatusOr<std::vector<TokenList::Entry>> TokenList::Parse(const std::string& text) {
   std::vector<Entry> entries;
   std::istringstream lines(text);
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
-    std::istringstream words(line);
-    Entry entry;
-    std::string more;
-    if (!(words >> entry.tenant) || entry.tenant.starts_with('#')) continue;
-    words >> entry.sha256;
-    std::string expiry;
-    if (!IsTenant(entry.tenant) || !IsDigest(entry.sha256) || (words >> expiry >> more)) {
-      return InvalidArgument(
-          "line {}: must be a tenant (lower-case letters, digits, `-`), a space, the sha256 of a "
-          "token in lower-case hex, and when it expires, if it does",
-          number);
-    }
-    if (!expiry.empty() && !ParseExpiry(expiry, &entry.expiry)) {
-      return InvalidArgument(
-          "line {}: `{}` is not a time: must be like 2027-01-31 or 2027-01-31T12:00:00Z", number,
-          Printable(expiry));
-    }
+    const size_t begin = line.find_first_not_of(" \t\r\n\v\f");
+    if (begin == std::string::npos || line[begin] == '#') continue;
+    QUENCH_ASSIGN_OR_RETURN(Entry entry, ParseLine(line, number));
     entries.push_back(std::move(entry));
   }
   if (entries.empty()) return InvalidArgument("the file has no tokens: nobody could call");
@@ -81,7 +102,7 @@ absl::StatusOr<std::unique_ptr<TokenList>> TokenList::Open(const std::filesystem
   return list;
 }
 
-absl::StatusOr<std::string> TokenList::TenantOf(std::string_view authorization) {
+absl::StatusOr<Caller> TokenList::CallerOf(std::string_view authorization) {
   if (!authorization.starts_with(kScheme)) {
     return Error(Reason::kTokenMissing, "the call brings no bearer token");
   }
@@ -99,10 +120,10 @@ absl::StatusOr<std::string> TokenList::TenantOf(std::string_view authorization) 
   if (found->expiry <= absl::Now()) {
     return Error(
         Reason::kTokenExpired,
-        fmt::format("the bearer token of tenant `{}` expired at {}", found->tenant,
+        fmt::format("the bearer token of tenant `{}` expired at {}", found->caller.tenant,
                     absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", found->expiry, absl::UTCTimeZone())));
   }
-  return found->tenant;
+  return found->caller;
 }
 
 absl::Status TokenSource::Refresh() {

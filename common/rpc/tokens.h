@@ -16,27 +16,28 @@
 
 namespace quench::rpc {
 
-// A file with a line `TENANT SHA256 [EXPIRY]` for each token: the hash in lower-case hex, the expiry an RFC 3339 time,
-// or a date (which ends at 00:00 UTC); a tenant may have several. Empty lines and lines that begin with # are skipped.
+// A file with a line `TENANT SHA256 [EXPIRY] [role=ROLE]` for each token: the hash in lower-case hex, the expiry an RFC
+// 3339 time, or a date (which ends at 00:00 UTC), the role `viewer`, `user` (as without one) or `operator`, in any order
+// after the hash; a tenant may have several. Empty lines and lines that begin with # are skipped.
 // Read again when it changes; a change that cannot be read leaves the tokens as they were and is logged. Thread-safe.
 class TokenList {
  public:
-  // INVALID_ARGUMENT names the line; a file without tokens is an error too. `optional`: calls without
-  // a token belong to kDefaultTenant.
+  // INVALID_ARGUMENT names the line; a file without tokens is an error too.
   static absl::StatusOr<std::unique_ptr<TokenList>> Open(const std::filesystem::path& path);
 
-  // The tenant of the token in an `authorization` header's value, which is empty when the call has
+  // The tenant and role of the token in an `authorization` header's value, which is empty when the call has
   // none. UNAUTHENTICATED otherwise. Takes as long for a wrong token as for a right one.
-  absl::StatusOr<std::string> TenantOf(std::string_view authorization);
+  absl::StatusOr<Caller> CallerOf(std::string_view authorization);
 
  private:
   struct Entry {
-    std::string tenant;
+    Caller caller;
     std::string sha256;
     absl::Time expiry = absl::InfiniteFuture();
   };
   explicit TokenList(const std::filesystem::path& path) : file_(path) {}
   absl::Status Refresh();
+  static absl::StatusOr<Entry> ParseLine(const std::string& line, int number);
   static absl::StatusOr<std::vector<Entry>> Parse(const std::string& text);
 
   std::mutex mutex_;

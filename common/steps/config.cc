@@ -68,6 +68,20 @@ rpc::TlsFiles TlsOf(const config::v1::Tls& tls) {
   return files;
 }
 
+std::optional<CallerRole> RoleOf(config::v1::Role role) {
+  switch (role) {
+    case config::v1::ROLE_VIEWER:
+      return CallerRole::kViewer;
+    case config::v1::ROLE_UNSPECIFIED:
+    case config::v1::ROLE_USER:
+      return CallerRole::kUser;
+    case config::v1::ROLE_OPERATOR:
+      return CallerRole::kOperator;
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<rpc::ServerOptions> ServerOptionsOf(const config::v1::Server& server,
@@ -118,12 +132,17 @@ absl::StatusOr<std::unique_ptr<rpc::Callers>> CallersOf(const config::v1::Server
   options.token_file = server.token_file();
   options.optional = server.tokens_optional();
   for (const config::v1::CertificateTenant& each : server.certificate_tenants()) {
+    const std::optional<CallerRole> role = RoleOf(each.role());
     if (each.name().empty() || !rpc::IsTenant(each.tenant())) {
       problems.Add(InvalidArgument(
           "server.certificate_tenants: `{}` for `{}`: must be a name in certificates, and a tenant "
           "(lower-case letters, digits and `-`, at most 63)",
           each.tenant(), each.name()));
-    } else if (!options.certificate_tenants.emplace(each.name(), each.tenant()).second) {
+    } else if (!role) {
+      problems.Add(InvalidArgument("server.certificate_tenants: `{}`: {} is not a role",
+                                   each.name(), static_cast<int>(each.role())));
+    } else if (!options.certificate_callers.emplace(each.name(), rpc::Caller{each.tenant(), *role})
+                    .second) {
       problems.Add(InvalidArgument("server.certificate_tenants: `{}` is there twice", each.name()));
     }
   }

@@ -21,24 +21,39 @@ class CallersTest : public ::testing::Test {
 
 TEST_F(CallersTest, MayTakeCallsThatBringNothing) {
   const auto callers = *Callers::Open({tokens_, {}, true});
-  EXPECT_EQ(*callers->TenantOf("", {}), kDefaultTenant);
-  EXPECT_EQ(*callers->TenantOf("", {"anybody.example"}), kDefaultTenant);
-  EXPECT_EQ(*callers->TenantOf("Bearer secret", {}), kGatewayTenant);
-  EXPECT_EQ(ReasonOf(callers->TenantOf("Bearer nobody", {}).status()), "TOKEN_INVALID");
+  EXPECT_EQ(callers->CallerOf("", {})->tenant, kDefaultTenant);
+  EXPECT_EQ(callers->CallerOf("", {"anybody.example"})->tenant, kDefaultTenant);
+  EXPECT_EQ(callers->CallerOf("Bearer secret", {})->tenant, kGatewayTenant);
+  EXPECT_EQ(ReasonOf(callers->CallerOf("Bearer nobody", {}).status()), "TOKEN_INVALID");
 }
 
 TEST_F(CallersTest, ATokenCountsBeforeACertificate) {
-  const auto callers = *Callers::Open({tokens_, {{"red.example", "red"}}, false});
-  EXPECT_EQ(*callers->TenantOf("", {"other", "red.example"}), "red");
-  EXPECT_EQ(*callers->TenantOf("Bearer secret", {"red.example"}), kGatewayTenant);
-  EXPECT_EQ(ReasonOf(callers->TenantOf("Bearer wrong", {"red.example"}).status()), "TOKEN_INVALID");
-  EXPECT_EQ(ReasonOf(callers->TenantOf("", {"other"}).status()), "TOKEN_MISSING");
+  const auto callers = *Callers::Open({tokens_, {{"red.example", {"red"}}}, false});
+  EXPECT_EQ(callers->CallerOf("", {"other", "red.example"})->tenant, "red");
+  EXPECT_EQ(callers->CallerOf("Bearer secret", {"red.example"})->tenant, kGatewayTenant);
+  EXPECT_EQ(ReasonOf(callers->CallerOf("Bearer wrong", {"red.example"}).status()), "TOKEN_INVALID");
+  EXPECT_EQ(ReasonOf(callers->CallerOf("", {"other"}).status()), "TOKEN_MISSING");
 }
 
 TEST_F(CallersTest, WithoutTokensCertificatesDecide) {
-  const auto callers = *Callers::Open({{}, {{"red.example", "red"}}, false});
-  EXPECT_EQ(*callers->TenantOf("Bearer ignored", {"red.example"}), "red");
-  EXPECT_EQ(callers->TenantOf("", {}).status().code(), absl::StatusCode::kUnauthenticated);
+  const auto callers = *Callers::Open({{}, {{"red.example", {"red"}}}, false});
+  EXPECT_EQ(callers->CallerOf("Bearer ignored", {"red.example"})->tenant, "red");
+  EXPECT_EQ(callers->CallerOf("", {}).status().code(), absl::StatusCode::kUnauthenticated);
+}
+
+TEST_F(CallersTest, OfSeveralNamesTheLowestRoleCounts) {
+  const auto callers = *Callers::Open({{},
+                                       {{"ops.example", {"red", CallerRole::kOperator}},
+                                        {"red.example", {"red"}},
+                                        {"look.example", {"red", CallerRole::kViewer}},
+                                        {"blue.example", {"blue"}}},
+                                       false});
+  EXPECT_EQ(*callers->CallerOf("", {"ops.example"}), (Caller{"red", CallerRole::kOperator}));
+  EXPECT_EQ(*callers->CallerOf("", {"ops.example", "red.example"}), Caller{"red"});
+  EXPECT_EQ(*callers->CallerOf("", {"look.example", "ops.example"}),
+            (Caller{"red", CallerRole::kViewer}));
+  EXPECT_EQ(MessageOf(callers->CallerOf("", {"blue.example", "ops.example"}).status()),
+            "the client's certificate has names of several tenants: blue, red");
 }
 
 }  // namespace

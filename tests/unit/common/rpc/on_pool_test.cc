@@ -391,6 +391,50 @@ TEST_F(OnPoolTest, CallersNeedTheirToken) {
   EXPECT_EQ(tenant, "bob");
 }
 
+TEST_F(OnPoolTest, ViewersReadOnly) {
+  const auto folder = TempDir::Create();
+  ASSERT_TRUE(folder.ok());
+  const auto list = folder->path() / "tokens", mine = folder->path() / "mine";
+  const std::string line = "alice " + Sha256Hex("secret");
+  ASSERT_TRUE(WriteFileAtomically(list, line + " role=viewer\n").ok());
+  ASSERT_TRUE(WriteFileAtomically(mine, "secret").ok());
+  const auto callers = *Callers::Open({list, {}, false});
+  const auto audit = *AuditLog::Open(folder->path() / "audit");
+  steps_options.callers = control_options.callers = callers.get();
+  steps_options.audit = audit.get();
+  channel_options.token_file = mine;
+  ASSERT_EQ(Start(), absl::OkStatus());
+  CallerRole role{};
+  service->list_targets = [&](const auto&, const StepContext& step) {
+    role = step.role();
+    return v1::ListTargetsResponse();
+  };
+  EXPECT_TRUE(ListTargets().ok());
+  EXPECT_EQ(role, CallerRole::kViewer);
+  for (int i = 0; i < 5; ++i) {  // takes no place of the pool
+    const absl::Status refused = Compile().status;
+    EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
+    EXPECT_EQ(ReasonOf(refused), "PERMISSION_DENIED");
+    EXPECT_EQ(MessageOf(refused),
+              "the caller is a `viewer` of tenant `alice`, which may only read: "
+              "quench.codegen.v1.Codegen/Compile needs a `user` or an `operator`");
+  }
+  std::ifstream in(folder->path() / "audit");
+  std::string written;
+  std::getline(in, written);
+  EXPECT_EQ(nlohmann::json::parse(written)["role"], "viewer");
+  service->compile = [&](const auto&, const StepContext& step) {
+    role = step.role();
+    return v1::CompileResult();
+  };
+  for (const auto& [word, expected] :
+       {std::pair("", CallerRole::kUser), std::pair(" role=operator", CallerRole::kOperator)}) {
+    ASSERT_TRUE(WriteFileAtomically(list, line + word).ok());
+    EXPECT_TRUE(Compile().has_result()) << word;
+    EXPECT_EQ(role, expected);
+  }
+}
+
 TEST_F(OnPoolTest, WhatChangesSomethingIsWrittenDown) {
   const auto folder = TempDir::Create();
   ASSERT_TRUE(folder.ok());
@@ -419,6 +463,7 @@ TEST_F(OnPoolTest, WhatChangesSomethingIsWrittenDown) {
   const nlohmann::json line = lines()[0];
   EXPECT_EQ(line["call"], "quench.codegen.v1.Codegen/Compile");
   EXPECT_EQ(line["caller"], "gateway");
+  EXPECT_EQ(line["role"], "user");
   EXPECT_EQ(line["tenant"], "team");
   EXPECT_EQ(line["resource"], "steps/");  // this service gives no key
   EXPECT_EQ(line["request"], "mine");

@@ -110,9 +110,9 @@ TEST_F(TlsTest, NamesOfCertificatesAreTenants) {
             authority_.Issue("nobody", hours(1), "DNS:nobody.example"));
   WritePair(folder_.path() / "red", authority_.Issue("red.example.org"));
   const auto callers = *Callers::Open({{},
-                                       {{"red.example.org", "red"},
-                                        {"blue.example.org", "blue"},
-                                        {"spiffe://example.org/blue", "blue"}},
+                                       {{"red.example.org", {"red"}},
+                                        {"blue.example.org", {"blue"}},
+                                        {"spiffe://example.org/blue", {"blue"}}},
                                        false});
   steps_options.callers = control_options.callers = callers.get();
   server_options.tls = Files("server", "ca.crt");

@@ -25,18 +25,18 @@ TEST_F(TokensTest, KnowsWhoseTokenItIs) {
         Sha256Hex("secret") + "\n");
   const auto list = TokenList::Open(path_);
   ASSERT_TRUE(list.ok()) << list.status();
-  EXPECT_EQ(*(*list)->TenantOf("Bearer old"), "alice");
-  EXPECT_EQ(*(*list)->TenantOf("Bearer new"), "alice");
-  EXPECT_EQ(*(*list)->TenantOf("Bearer secret"), "bob");
+  EXPECT_EQ((*list)->CallerOf("Bearer old")->tenant, "alice");
+  EXPECT_EQ((*list)->CallerOf("Bearer new")->tenant, "alice");
+  EXPECT_EQ((*list)->CallerOf("Bearer secret")->tenant, "bob");
   for (const std::string text :
        {"Bearer", "Bearer ", "Bearer secre", "Bearer secret ", "Bearer  secret"}) {
-    EXPECT_EQ((*list)->TenantOf(text).status().code(), absl::StatusCode::kUnauthenticated) << text;
+    EXPECT_EQ((*list)->CallerOf(text).status().code(), absl::StatusCode::kUnauthenticated) << text;
   }
-  EXPECT_EQ(ReasonOf((*list)->TenantOf("").status()), "TOKEN_MISSING");
-  EXPECT_EQ(ReasonOf((*list)->TenantOf("Basic secret").status()), "TOKEN_MISSING");
-  EXPECT_EQ(ReasonOf((*list)->TenantOf("Bearer nobody").status()), "TOKEN_INVALID");
+  EXPECT_EQ(ReasonOf((*list)->CallerOf("").status()), "TOKEN_MISSING");
+  EXPECT_EQ(ReasonOf((*list)->CallerOf("Basic secret").status()), "TOKEN_MISSING");
+  EXPECT_EQ(ReasonOf((*list)->CallerOf("Bearer nobody").status()), "TOKEN_INVALID");
   // The file holds hashes: one of them is not a token.
-  EXPECT_FALSE((*list)->TenantOf("Bearer " + Sha256Hex("secret")).ok());
+  EXPECT_FALSE((*list)->CallerOf("Bearer " + Sha256Hex("secret")).ok());
 }
 
 TEST_F(TokensTest, TokensExpire) {
@@ -44,15 +44,46 @@ TEST_F(TokensTest, TokensExpire) {
         " 2019-12-31\nalice " + Sha256Hex("new") + " 2999-12-31T23:59:59+01:00\n");
   const auto list = TokenList::Open(path_);
   ASSERT_TRUE(list.ok()) << list.status();
-  EXPECT_EQ(*(*list)->TenantOf("Bearer new"), "alice");
-  const absl::Status old = (*list)->TenantOf("Bearer old").status();
+  EXPECT_EQ((*list)->CallerOf("Bearer new")->tenant, "alice");
+  const absl::Status old = (*list)->CallerOf("Bearer old").status();
   EXPECT_EQ(old.code(), absl::StatusCode::kUnauthenticated);
   EXPECT_EQ(ReasonOf(old), "TOKEN_EXPIRED");
   EXPECT_THAT(MessageOf(old), HasSubstr("2020-01-31 12:00:00 UTC"));
-  EXPECT_EQ(ReasonOf((*list)->TenantOf("Bearer older").status()), "TOKEN_EXPIRED");
+  EXPECT_EQ(ReasonOf((*list)->CallerOf("Bearer older").status()), "TOKEN_EXPIRED");
   // Renewed while the server runs.
   Write("alice " + Sha256Hex("old") + " 2999-01-01");
-  EXPECT_TRUE((*list)->TenantOf("Bearer old").ok());
+  EXPECT_TRUE((*list)->CallerOf("Bearer old").ok());
+}
+
+TEST_F(TokensTest, TokensHaveRoles) {
+  Write("red " + Sha256Hex("plain") + "\nred " + Sha256Hex("user") + " role=user\nred " +
+        Sha256Hex("look") + " role=viewer 2999-01-01\nblue " + Sha256Hex("ops") +
+        "  2999-12-31T23:59:59Z  role=operator\nred " + Sha256Hex("over") +
+        " role=operator 2020-01-31\n");
+  const auto list = TokenList::Open(path_);
+  ASSERT_TRUE(list.ok()) << list.status();
+  EXPECT_EQ(*(*list)->CallerOf("Bearer plain"), Caller{"red"});
+  EXPECT_EQ(*(*list)->CallerOf("Bearer user"), Caller{"red"});
+  EXPECT_EQ(*(*list)->CallerOf("Bearer look"), (Caller{"red", CallerRole::kViewer}));
+  EXPECT_EQ(*(*list)->CallerOf("Bearer ops"), (Caller{"blue", CallerRole::kOperator}));
+  EXPECT_EQ(ReasonOf((*list)->CallerOf("Bearer over").status()), "TOKEN_EXPIRED");
+}
+
+TEST_F(TokensTest, ARoleThatIsNoneIsAnError) {
+  const std::string start = "red " + Sha256Hex("x");
+  for (const char* role : {"role=", "role=root", "role=Viewer", "role=viewer,user"}) {
+    Write(start + " " + role);
+    EXPECT_THAT(MessageOf(TokenList::Open(path_).status()),
+                HasSubstr(fmt::format("line 1: `{}`: must be role=viewer", role)));
+  }
+  for (const char* more :
+       {" role=user role=viewer", " 2999-01-01 role=user 2999-01-01", " role=viewer role=viewer"}) {
+    Write(start + more);
+    EXPECT_THAT(MessageOf(TokenList::Open(path_).status()), HasSubstr("line 1: must be a tenant"))
+        << more;
+  }
+  Write(start + " viewer");
+  EXPECT_THAT(MessageOf(TokenList::Open(path_).status()), HasSubstr("`viewer` is not a time"));
 }
 
 TEST_F(TokensTest, AnExpiryThatIsNoTimeIsAnError) {
@@ -68,10 +99,10 @@ TEST_F(TokensTest, ReadsItsFileAgainWhenItChanges) {
   Write("alice " + Sha256Hex("one"));
   const auto list = TokenList::Open(path_);
   ASSERT_TRUE(list.ok()) << list.status();
-  EXPECT_TRUE((*list)->TenantOf("Bearer one").ok());
+  EXPECT_TRUE((*list)->CallerOf("Bearer one").ok());
   Write("alice " + Sha256Hex("two"));
-  EXPECT_FALSE((*list)->TenantOf("Bearer one").ok());
-  EXPECT_TRUE((*list)->TenantOf("Bearer two").ok());
+  EXPECT_FALSE((*list)->CallerOf("Bearer one").ok());
+  EXPECT_TRUE((*list)->CallerOf("Bearer two").ok());
 }
 
 TEST_F(TokensTest, AChangeThatIsMalformedChangesNothing) {
@@ -80,12 +111,12 @@ TEST_F(TokensTest, AChangeThatIsMalformedChangesNothing) {
   ASSERT_TRUE(list.ok()) << list.status();
   for (const std::string text : {"", "alice", "# nobody\n"}) {
     Write(text);
-    EXPECT_TRUE((*list)->TenantOf("Bearer one").ok()) << text;
+    EXPECT_TRUE((*list)->CallerOf("Bearer one").ok()) << text;
   }
   std::filesystem::remove(path_);
-  EXPECT_TRUE((*list)->TenantOf("Bearer one").ok());
+  EXPECT_TRUE((*list)->CallerOf("Bearer one").ok());
   Write("alice " + Sha256Hex("two"));
-  EXPECT_TRUE((*list)->TenantOf("Bearer two").ok());
+  EXPECT_TRUE((*list)->CallerOf("Bearer two").ok());
 }
 
 TEST_F(TokensTest, SaysWhichLineIsWrong) {

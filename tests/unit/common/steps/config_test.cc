@@ -109,6 +109,15 @@ TEST_F(ConfigTest, CertificatesAndTenantsAreChecked) {
   EXPECT_THAT(wrong, HasSubstr("`Red` for `a`"));
   EXPECT_THAT(wrong, HasSubstr("`b` is there twice"));
   EXPECT_THAT(wrong, HasSubstr("needs `tls.ca_file`"));
+  config::v1::Server role;
+  role.mutable_tls()->set_ca_file("ca");
+  auto* certificate = role.add_certificate_tenants();
+  certificate->set_name("a");
+  certificate->set_tenant("red");
+  certificate->set_role(config::v1::ROLE_VIEWER);
+  EXPECT_EQ(*(*CallersOf(role))->CallerOf("", {"a"}), (rpc::Caller{"red", CallerRole::kViewer}));
+  certificate->set_role(static_cast<config::v1::Role>(9));
+  EXPECT_THAT(MessageOf(CallersOf(role).status()), HasSubstr("`a`: 9 is not a role"));
   config::v1::Server optional;
   optional.set_tokens_optional(true);
   EXPECT_THAT(MessageOf(CallersOf(optional).status()), HasSubstr("needs a `token_file`"));

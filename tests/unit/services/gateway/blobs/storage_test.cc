@@ -232,5 +232,27 @@ TEST_F(StorageTest, TenantsSeeNothingOfEachOther) {
   server_->Stop();
 }
 
+TEST_F(StorageTest, ViewersDownloadOnly) {
+  server_->Stop();
+  const auto path = folder_->path();
+  std::ofstream(path / "tokens") << "red " << Sha256Hex("red-token") << " role=viewer\n";
+  std::ofstream(path / "red") << "red-token";
+  const auto tokens = *rpc::Callers::Open({path / "tokens", {}, false});
+  server_->pool_options.callers = tokens.get();
+  ASSERT_EQ(server_->Start(), absl::OkStatus());
+  server_->channel = *server_->Connect(path / "red");
+  server_->bytes = bytestream::ByteStream::NewStub(server_->channel->grpc());
+  server_->storage = reapi::ContentAddressableStorage::NewStub(server_->channel->grpc());
+  ASSERT_TRUE(
+      (*server_->folders->Of("red"))->store->Put(std::as_bytes(std::span("there", 5))).ok());
+  EXPECT_EQ(*server_->Read(ReadName(IdOf("there"))), "there");
+  EXPECT_EQ(Find(Asking({"there", "x"}))->missing_blob_digests_size(), 1);
+  const absl::Status refused = server_->Write(WriteName(IdOf("x")), "x").status();
+  EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied) << refused;
+  EXPECT_THAT(MessageOf(refused), HasSubstr("ByteStream/Write needs a `user`"));
+  EXPECT_FALSE((*server_->folders->Of("red"))->store->Contains(Sha256Hex("x")));
+  server_->Stop();
+}
+
 }  // namespace
 }  // namespace quench::gateway::storage_test
