@@ -26,7 +26,7 @@ class Board {
     ViewPtr view;           // null if the workflow is not live
     bool watching = false;  // later views will be told: it is live, or asleep
   };
-  // Like Find for the workflows of `tenant`; also tells `watcher`, as long as it exists, of every
+  // Like Find for the workflows of `tenant`, of all if it is empty; also tells `watcher`, as long as it exists, of every
   // later view, possibly from another thread before this returns.
   Watched Watch(const std::string& tenant, const std::string& id,
                 const std::weak_ptr<Watcher>& watcher);

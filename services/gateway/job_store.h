@@ -102,7 +102,7 @@ class JobStore : public EventQueue {
   using Forgotten = std::function<void(const absl::Status&, const std::vector<std::string>&)>;
   virtual void Expire(int64_t now_us, const EndedLimits& limits, Forgotten done) = 0;
 
-  // The workflow with its steps; NOT_FOUND also if it belongs to another tenant.
+  // The workflow with its steps; NOT_FOUND also if it belongs to another tenant. `tenant` "": any.
   virtual absl::StatusOr<StoredWorkflow> Get(const std::string& tenant, const std::string& id) = 0;
   virtual absl::StatusOr<std::optional<StoredRequest>> FindRequest(
       const std::string& tenant, const std::string& request_id) = 0;

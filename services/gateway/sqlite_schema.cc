@@ -79,6 +79,7 @@ ALTER TABLE workflows ADD COLUMN fleet TEXT;
 ALTER TABLE workflows ADD COLUMN shard INTEGER;
 ALTER TABLE workflows ADD COLUMN shards INTEGER;
 CREATE UNIQUE INDEX workflows_by_fleet ON workflows(tenant, fleet, shard) WHERE fleet IS NOT NULL;
+CREATE INDEX workflows_by_creation ON workflows(create_us, id);
 CREATE INDEX workflows_by_end ON workflows(tenant, end_us, id);
 CREATE TABLE labels(
   name TEXT NOT NULL,

@@ -62,7 +62,7 @@ constexpr char kFirstEnded[] =
 constexpr char kFreePages[] = "PRAGMA freelist_count";
 constexpr char kGet[] =
     "SELECT key, header, spec_hash, traceparent, spec, asked, id FROM workflows WHERE id = ? AND "
-    "tenant = ?";
+    "? IN (tenant, '')";
 constexpr char kStepsOf[] = "SELECT step FROM steps WHERE workflow = ? ORDER BY position";
 constexpr char kFindRequest[] =
     "SELECT id, spec_hash FROM workflows WHERE tenant = ? AND request_id = ?";
@@ -213,6 +213,7 @@ absl::StatusOr<std::vector<std::string>> NextForgotten(Sqlite& db, int64_t now_u
                                                        const EndedLimits& limits) {
   std::vector<std::string> ids;
   Sqlite::Query expired = db.Prepared(kExpired);
+
   expired.Int(now_us).Int(kForgottenAtOnce);
   while (true) {
     QUENCH_ASSIGN_OR_RETURN(const bool more, expired.Next());

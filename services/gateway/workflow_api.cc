@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
+#include "common/rpc/errors.h"
 #include "common/rpc/tenants.h"
 #include "common/rpc/unknown_fields.h"
 #include "google/longrunning/operations.pb.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr int kLargestPage = 1000;
 constexpr int kUsualPage = 100;
 constexpr int kUsualStepsPage = 500;
+constexpr char kAllTenants[] = "-";
 
 int CheckedPageSize(int asked, int usual, Violations* violations) {
   if (asked < 0) violations->Add("page_size", fmt::format("is {}, must not be negative", asked));
@@ -54,6 +56,27 @@ int64_t UnixMicroseconds() {
 }  // namespace
 
 std::string TenantOf(const StepContext& step) { return *rpc::TenantOfCall(step.tenant(), ""); }
+
+// The tenant whose workflows a caller sees by their names; "": all.
+static std::string SeenBy(const StepContext& step) {
+  return step.role() == CallerRole::kOperator ? "" : TenantOf(step);
+}
+
+absl::StatusOr<std::string> ListedTenant(const std::string& named, const StepContext& step) {
+  const std::string own = TenantOf(step);
+  if (named.empty() || named == own) return own;
+  if (named != kAllTenants && !rpc::IsTenant(named)) {
+    Violations violations;
+    violations.Add("tenant", "must be the name of a tenant, or `-` for all");
+    return violations.Finish();
+  }
+  if (step.role() != CallerRole::kOperator) {
+    return absl::PermissionDeniedError(
+        fmt::format("the caller is a `{}` of tenant `{}`: to see other tenants needs an `operator`",
+                    rpc::RoleName(step.role()), own));
+  }
+  return named == kAllTenants ? "" : named;
+}
 
 absl::StatusOr<ViewPtr> WorkflowApi::Prepare(const v1::CreateWorkflowRequest& request,
                                              const StepContext& step, StoredWorkflow* workflow) {
@@ -158,7 +181,7 @@ absl::StatusOr<ViewPtr> WorkflowApi::FindById(const std::string& tenant, const s
   if (watcher != nullptr) watched = board_.Watch(tenant, id, *watcher);
   const ViewPtr live = watcher == nullptr ? board_.Find(id) : watched.view;
   if (live != nullptr) {
-    if (live->header.tenant() != tenant) return NoSuchWorkflow(id);
+    if (!tenant.empty() && live->header.tenant() != tenant) return NoSuchWorkflow(id);
     return live;
   }
   QUENCH_ASSIGN_OR_RETURN(const StoredWorkflow stored, store_.Get(tenant, id));
@@ -172,12 +195,12 @@ absl::StatusOr<ViewPtr> WorkflowApi::FindById(const std::string& tenant, const s
 }
 
 absl::StatusOr<ViewPtr> WorkflowApi::Get(const std::string& name, const StepContext& step) {
-  return FindById(TenantOf(step), IdOf(name), nullptr);
+  return FindById(SeenBy(step), IdOf(name), nullptr);
 }
 
 absl::StatusOr<ViewPtr> WorkflowApi::Watch(const std::string& name, const StepContext& step,
                                            const std::weak_ptr<Watcher>& watcher) {
-  return FindById(TenantOf(step), IdOf(name), &watcher);
+  return FindById(SeenBy(step), IdOf(name), &watcher);
 }
 
 absl::StatusOr<v1::ListWorkflowStepsResponse> WorkflowApi::ListSteps(
@@ -192,7 +215,7 @@ absl::StatusOr<v1::ListWorkflowStepsResponse> WorkflowApi::ListSteps(
     violations.Add("page_token", "was not returned with a page");
   QUENCH_RETURN_IF_ERROR(violations.Finish());
   QUENCH_ASSIGN_OR_RETURN(const ViewPtr view,
-                          FindById(TenantOf(step), IdOf(request.name()), nullptr));
+                          FindById(SeenBy(step), IdOf(request.name()), nullptr));
   v1::ListWorkflowStepsResponse response;
   size_t bytes = 0;
   for (; next < view->steps.size(); ++next) {
@@ -211,9 +234,10 @@ absl::StatusOr<v1::ListWorkflowStepsResponse> WorkflowApi::ListSteps(
 
 absl::StatusOr<v1::ListWorkflowsResponse> WorkflowApi::List(const v1::ListWorkflowsRequest& request,
                                                             const StepContext& step) {
+  QUENCH_ASSIGN_OR_RETURN(const std::string tenant, ListedTenant(request.tenant(), step));
   Violations violations;
   ListQuery query;
-  query.tenant = TenantOf(step);
+  query.tenant = tenant;
   query.states = CheckedStates(request.states(), &violations);
   query.page_size = CheckedPageSize(request.page_size(), kUsualPage, &violations);
   query.page_token = request.page_token();
@@ -230,8 +254,21 @@ absl::StatusOr<v1::ListWorkflowsResponse> WorkflowApi::List(const v1::ListWorkfl
   return response;
 }
 
+absl::StatusOr<std::string> WorkflowApi::OwnerOf(const std::string& id, const StepContext& step) {
+  std::string tenant = SeenBy(step);
+  if (!tenant.empty()) return tenant;
+  QUENCH_ASSIGN_OR_RETURN(const ViewPtr view, FindById("", id, nullptr));
+  return view->header.tenant();
+}
+
 void WorkflowApi::Cancel(const std::string& name, const StepContext& step, const Done& done) {
-  const std::string tenant = TenantOf(step), id = IdOf(name);
+  const std::string id = IdOf(name);
+  const absl::StatusOr<std::string> owner = OwnerOf(id, step);
+  if (!owner.ok()) {
+    done(owner.status());
+    return;
+  }
+  const std::string tenant = *owner;
   engine_.Cancel(tenant, id, [this, tenant, id, done](const absl::Status& status) {
     if (!absl::IsNotFound(status)) {
       done(status);
@@ -253,8 +290,8 @@ absl::StatusOr<StoredWorkflow> WorkflowApi::Reopened(const std::string& tenant,
 }
 
 void WorkflowApi::Retry(const std::string& name, const StepContext& step, const Done& done) {
-  const std::string tenant = TenantOf(step), id = IdOf(name);
-  absl::StatusOr<StoredWorkflow> stored = Reopened(tenant, id);
+  const std::string id = IdOf(name);
+  absl::StatusOr<StoredWorkflow> stored = Reopened(SeenBy(step), id);
   if (!stored.ok()) {
     done(stored.status());
     return;
@@ -299,7 +336,12 @@ absl::StatusOr<v1::WorkflowSpec> WorkflowApi::WriteOutAgain(const StoredWorkflow
 
 void WorkflowApi::Delete(const std::string& name, const StepContext& step, const Done& done) {
   const std::string id = IdOf(name);
-  store_.Delete(TenantOf(step), id, [this, id, done](const absl::Status& status) {
+  const absl::StatusOr<std::string> owner = OwnerOf(id, step);
+  if (!owner.ok()) {
+    done(owner.status());
+    return;
+  }
+  store_.Delete(*owner, id, [this, id, done](const absl::Status& status) {
     if (status.ok()) pins_.Release(id);
     done(status);
   });

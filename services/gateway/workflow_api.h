@@ -64,6 +64,7 @@ class WorkflowApi {
  private:
   absl::StatusOr<ViewPtr> FindEarlier(const std::string& tenant, const std::string& request_id,
                                       const std::string& spec_hash);
+  // `tenant` "": any.
   absl::StatusOr<ViewPtr> FindById(const std::string& tenant, const std::string& id,
                                    const std::weak_ptr<Watcher>* watcher);
   // The existing workflow if this request was made before; null if it is new.
@@ -74,6 +75,8 @@ class WorkflowApi {
   // Calls `change` for each, a few at a time.
   using Change = std::function<void(const std::string& name, const Done& done)>;
   void ForEach(std::vector<std::string> names, const Change& change, const Counted& done);
+  // The tenant of a workflow that the caller may see.
+  absl::StatusOr<std::string> OwnerOf(const std::string& id, const StepContext& step);
   absl::StatusOr<StoredWorkflow> Reopened(const std::string& tenant, const std::string& id);
   // The expanded spec of a workflow that has ended.
   absl::StatusOr<v1::WorkflowSpec> WriteOutAgain(const StoredWorkflow& ended);
@@ -89,7 +92,10 @@ class WorkflowApi {
 };
 
 google::longrunning::Operation OperationOf(const WorkflowView& view);
-// The tenant whose workflows a caller sees.
+// The tenant for which a caller works.
 std::string TenantOf(const StepContext& step);
+// The tenant that a request names for a list: "" is the caller's own; "" is given for `-`, all of them.
+// PERMISSION_DENIED for another than the caller's own, unless the caller is an operator.
+absl::StatusOr<std::string> ListedTenant(const std::string& named, const StepContext& step);
 
 }  // namespace quench::gateway

@@ -1,0 +1,128 @@
+// Workflows: by whom they are seen and changed.
+#include "services/gateway/workflow_api.h"
+
+#include <gtest/gtest.h>
+
+#include "common/rpc/tenants.h"
+#include "tests/support/matchers.h"
+#include "tests/unit/services/gateway/engine_harness.h"
+
+namespace quench::gateway::workflow_api_test {
+namespace {
+
+using absl::StatusCode;
+using quench::testing::ElementsAre;
+using quench::testing::HasSubstr;
+using quench::testing::IsEmpty;
+
+StepContext As(const std::string& tenant, CallerRole role = CallerRole::kUser) {
+  StepContext step;
+  step.set_tenant(tenant);
+  step.set_role(role);
+  return step;
+}
+
+struct Silent final : Watcher {
+  void OnView(const ViewPtr& view) override { newest = view; }
+  ViewPtr newest;
+};
+
+class WorkflowApiTest : public ::testing::Test, protected EngineHarness {
+ protected:
+  WorkflowApiTest() {
+    runner.behave = [](const StepCall&) { return Hangs(); };
+    Boot();
+    BlobAccess blobs;
+    blobs.missing = [](const std::string&, const std::vector<Digest>&) {
+      return std::vector<Digest>();
+    };
+    api = std::make_unique<WorkflowApi>(*engine, store, *board, *pins, blobs, kMaxWorkflowBytes,
+                                        [](const std::function<void()>& job) { job(); });
+    red = Create(ChainSpec("a"), "red");
+    loop.RunFor(milliseconds(10));
+    blue = Create(ChainSpec("b"), "blue");
+    loop.RunFor(milliseconds(10));
+  }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& tenant,
+                                                const StepContext& step) {
+    v1::ListWorkflowsRequest request;
+    request.set_tenant(tenant);
+    QUENCH_ASSIGN_OR_RETURN(const v1::ListWorkflowsResponse page, api->List(request, step));
+    std::vector<std::string> ids;
+    for (const v1::Workflow& workflow : page.workflows()) ids.push_back(IdOf(workflow.name()));
+    return ids;
+  }
+  using Method = void (WorkflowApi::*)(const std::string&, const StepContext&,
+                                       const WorkflowApi::Done&);
+  absl::Status Change(Method change, const std::string& id, const StepContext& step) {
+    absl::Status status = absl::UnknownError("never answered");
+    ((*api).*change)(WorkflowName(id), step, [&](const absl::Status& it) { status = it; });
+    loop.RunFor(milliseconds(10));
+    return status;
+  }
+
+  const StepContext op = As("ops", CallerRole::kOperator);
+  std::unique_ptr<WorkflowApi> api;
+  std::string red, blue;
+};
+
+TEST_F(WorkflowApiTest, OperatorsListAllTenantsOrOne) {
+  EXPECT_THAT(*List("", op), IsEmpty());
+  EXPECT_THAT(*List("-", op), ElementsAre(blue, red));
+  EXPECT_THAT(*List("red", op), ElementsAre(red));
+  EXPECT_THAT(*List("nobody", op), IsEmpty());
+  EXPECT_EQ(List("Not a tenant", op).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(WorkflowApiTest, OthersListTheirOwn) {
+  for (const CallerRole role : {CallerRole::kViewer, CallerRole::kUser}) {
+    EXPECT_THAT(*List("", As("red", role)), ElementsAre(red));
+    EXPECT_THAT(*List("red", As("red", role)), ElementsAre(red));
+    for (const char* other : {"-", "blue"}) {
+      const absl::Status refused = List(other, As("red", role)).status();
+      EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied);
+      EXPECT_THAT(MessageOf(refused), HasSubstr("needs an `operator`"));
+      EXPECT_THAT(MessageOf(refused), HasSubstr(rpc::RoleName(role)));
+    }
+  }
+}
+
+TEST_F(WorkflowApiTest, OperatorsSeeWorkflowsByName) {
+  EXPECT_EQ((*api->Get(WorkflowName(red), op))->header.tenant(), "red");
+  v1::ListWorkflowStepsRequest steps;
+  steps.set_name(WorkflowName(red));
+  EXPECT_EQ(api->ListSteps(steps, op)->steps_size(), 3);
+  const auto watcher = std::make_shared<Silent>();
+  ASSERT_TRUE(api->Watch(WorkflowName(red), op, watcher).ok());
+  EXPECT_EQ(Change(&WorkflowApi::Cancel, red, As("red")), absl::OkStatus());
+  ASSERT_NE(watcher->newest, nullptr) << "it is told of changes";
+  EXPECT_TRUE(watcher->newest->ended());
+  EXPECT_EQ((*api->Get(WorkflowName(red), op))->header.state(), v1::STATE_CANCELLED) << "ended";
+  EXPECT_EQ(api->Get("workflows/none", op).status().code(), StatusCode::kNotFound);
+  for (const CallerRole role : {CallerRole::kViewer, CallerRole::kUser}) {
+    const StepContext other = As("blue", role);
+    EXPECT_EQ(api->Get(WorkflowName(red), other).status().code(), StatusCode::kNotFound);
+    EXPECT_EQ(api->ListSteps(steps, other).status().code(), StatusCode::kNotFound);
+    EXPECT_EQ(api->Watch(WorkflowName(red), other, watcher).status().code(), StatusCode::kNotFound);
+  }
+}
+
+TEST_F(WorkflowApiTest, OperatorsChangeWorkflowsByName) {
+  for (const auto change : {&WorkflowApi::Cancel, &WorkflowApi::Retry, &WorkflowApi::Delete}) {
+    EXPECT_EQ(Change(change, red, As("blue")).code(), StatusCode::kNotFound);
+    EXPECT_EQ(Change(change, "none", op).code(), StatusCode::kNotFound);
+  }
+  EXPECT_EQ(Change(&WorkflowApi::Cancel, red, op), absl::OkStatus());
+  EXPECT_EQ(Get(red, "red").state(), v1::STATE_CANCELLED);
+  EXPECT_EQ(Change(&WorkflowApi::Cancel, red, op), absl::OkStatus()) << "one that has ended";
+  EXPECT_EQ(Change(&WorkflowApi::Retry, red, op), absl::OkStatus());
+  EXPECT_FALSE(HasEnded(Get(red, "red").state()));
+  EXPECT_EQ(Get(red, "red").tenant(), "red");
+  EXPECT_EQ(Change(&WorkflowApi::Delete, red, op).code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Change(&WorkflowApi::Cancel, red, op), absl::OkStatus());
+  EXPECT_EQ(Change(&WorkflowApi::Delete, red, op), absl::OkStatus());
+  EXPECT_EQ(api->Get(WorkflowName(red), op).status().code(), StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace quench::gateway::workflow_api_test
