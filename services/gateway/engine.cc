@@ -97,7 +97,7 @@ Engine::Engine(const EngineOptions& options, Loop& loop, JobStore& store, StepRu
       board_(board),
       pins_(pins),
       random_(options.seed),
-      queue_(options.max_running_steps) {
+      queue_(QueueFor(options)) {
   clock_offset_us_ = ClockOffset(loop_);
   PlanWatch();
   Post([this] { ExpireNowAndThen(); });
@@ -156,6 +156,10 @@ void Engine::Settle() {
 }
 
 absl::Status Engine::Recover(const NeedsOf& needs_of) {
+  const int64_t now_us = loop_.UnixMicroseconds();
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<StepSecondsRow> used,
+                          store_.LoadStepSeconds(StepSeconds::DayOf(now_us)));
+  step_seconds_.Load(used, now_us);
   int64_t planned = 0;
   std::set<std::string> tenants;
   return store_.ForEachUnfinished([&](StoredWorkflow stored) {
@@ -235,14 +239,16 @@ void Engine::Create(StoredWorkflow workflow, int64_t bytes, Done done) {
 absl::Status Engine::CheckQuota(const std::string& tenant, int steps, int64_t bytes) {
   const int open_steps = open_steps_[tenant];
   const int64_t open_bytes = open_bytes_[tenant];
+  const TenantLimits limits = LimitsOf(tenant);
+  QUENCH_RETURN_IF_ERROR(CheckStepSeconds(tenant, limits.max_step_seconds));
   std::string limit;
-  if (open_steps + steps > options_.max_queued_steps) {
+  if (open_steps + steps > limits.max_queued_steps) {
     limit = fmt::format("{} steps wait or run, {} more would exceed the limit of {}", open_steps,
-                        steps, options_.max_queued_steps);
-  } else if (open_bytes + bytes > options_.max_queued_bytes) {
+                        steps, limits.max_queued_steps);
+  } else if (open_bytes + bytes > limits.max_queued_bytes) {
     limit = fmt::format(
         "workflows that have not ended take {} bytes, {} more would exceed the limit of {}",
-        open_bytes, bytes, options_.max_queued_bytes);
+        open_bytes, bytes, limits.max_queued_bytes);
   } else {
     return absl::OkStatus();
   }

@@ -19,6 +19,7 @@
 #include "services/gateway/pins.h"
 #include "services/gateway/service_load.h"
 #include "services/gateway/step_runner.h"
+#include "services/gateway/tenant_usage.h"
 
 namespace quench::rpc {
 class Tracer;
@@ -29,6 +30,10 @@ namespace quench::gateway {
 struct EngineOptions {
   int max_queued_steps = 1'000'000;  // of a tenant, waiting or running
   int max_running_steps = 0;         // of a tenant; 0: no limit
+  // Time that services spend on a tenant's steps in a day of UTC; 0: no limit.
+  int64_t max_step_seconds = 0;
+  // Tenants with limits of their own; a limit that is 0 there is the general one.
+  std::map<std::string, TenantLimits> tenants;
   // Bytes of a tenant's workflows that have not ended: expanded specs, and manifests of samples.
   int64_t max_queued_bytes = int64_t{2} << 30;
   // Bytes of workflows in memory, of all tenants; others sleep in the store until these have ended. Each tenant has one
@@ -88,6 +93,11 @@ class Engine {
   void Retry(StoredWorkflow workflow, WorkflowNeeds needs, Done done);
   // Calls `done` when the cancellation is durable; NOT_FOUND for a workflow that has ended.
   void Cancel(const std::string& tenant, const std::string& id, Done done);
+  // Calls `done` with what each tenant uses that has anything here.
+  using Usage = std::map<std::string, TenantUsage>;  // by tenant
+  void TellUsage(std::function<void(Usage)> done);
+  TenantLimits LimitsOf(const std::string& tenant) const;
+  const std::map<std::string, TenantLimits>& own_limits() const { return options_.tenants; }
   // Starts no more steps; calls `done` when none runs and everything is durable.
   void Drain(std::function<void()> done);
   // Ends the calls that still run, and leaves their steps to the next engine.
@@ -108,6 +118,7 @@ class Engine {
     metrics::Service service{};
     bool accepted = false;
     bool abandoned = false;  // it only still takes a slot
+    bool counted = false;    // its time is on the tenant's account
     Loop::Clock::time_point accepted_at;
     Loop::Clock::time_point last_event;
     int64_t start_us = 0;
@@ -178,6 +189,12 @@ class Engine {
   int64_t ExpiryTime();
   google::protobuf::Timestamp Now() const { return TimestampOf(loop_.UnixMicroseconds()); }
 
+  // engine_usage.cc: tenants.
+  static FairQueue QueueFor(const EngineOptions& options);
+  absl::Status CheckStepSeconds(const std::string& tenant, int64_t most) const;
+  void CountSeconds(Run& run);
+  void SaveSeconds();
+
   // engine_steps.cc: steps.
   void Ready(const WorkflowPtr& workflow, int step);
   absl::Status MakeRequest(LiveWorkflow& workflow, int step);
@@ -239,6 +256,8 @@ class Engine {
   std::map<std::string, int64_t> open_bytes_;  // by tenant
   std::map<uint64_t, Run> runs_;
   std::map<std::string, uint64_t> by_key_;  // runs that are not abandoned
+  StepSeconds step_seconds_;
+  bool seconds_planned_ = false;
   FairQueue queue_;
   std::array<ServiceLoad, FairQueue::kServices> loads_;
   std::array<bool, FairQueue::kServices> chance_planned_{};

@@ -178,6 +178,7 @@ void Engine::OnEvent(uint64_t id, const StepEvent& event) {
   if (event.kind == StepEvent::kDone) {
     loads_[static_cast<size_t>(run.service)].Ended();
     queue_.Ended(run.workflow->header.tenant(), run.service);
+    if (event.result == nullptr || !event.result->execution.cache_hit()) CountSeconds(run);
     Run ended = std::move(run);
     runs_.erase(found);
     if (ended.abandoned) {
@@ -214,6 +215,7 @@ void Engine::OnUnstored(uint64_t id, Run& run, const absl::Status& status) {
     return;
   }
   const LiveStep& live = run.workflow->steps[run.step];
+  CountSeconds(run);
   if (run.unstored_since_us == 0) {
     run.unstored_since_us = loop_.UnixMicroseconds();
     spdlog::warn("workflow={} step={}: its result waits for the store: {}", run.workflow->id,

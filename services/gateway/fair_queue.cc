@@ -35,13 +35,15 @@ void FairQueue::Remove(const StepRef& ref) {
 std::optional<FairQueue::Entry> FairQueue::Pop(metrics::Service service) {
   auto& tenants = waiting_[static_cast<size_t>(service)];
   auto best = tenants.end();
-  std::pair<int, uint64_t> best_rank;
+  std::pair<double, uint64_t> best_rank;
   for (auto tenant = tenants.begin(); tenant != tenants.end(); ++tenant) {
     const auto found = running_.find(tenant->first);
     const Running running = found == running_.end() ? Running() : found->second;
-    if (max_running_ > 0 && running.total >= max_running_) continue;
-    const std::pair rank(running.of[static_cast<size_t>(service)],
-                         tenant->second.begin()->second.order);
+    const Share& share = ShareOf(tenant->first);
+    if (share.max_running > 0 && running.total >= share.max_running) continue;
+    const std::pair rank(
+        static_cast<double>(running.of[static_cast<size_t>(service)]) / share.weight,
+        tenant->second.begin()->second.order);
     if (best == tenants.end() || rank < best_rank)
       std::tie(best, best_rank) = std::pair(tenant, rank);
   }

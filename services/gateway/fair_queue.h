@@ -1,6 +1,6 @@
 // Steps that wait for a slot of their service, and whose turn it is: the tenant with the fewest
-// steps running there; among equals, the one whose first step has waited longest. A tenant's steps
-// come by priority, then in their order.
+// steps running there for its weight; among equals, the one whose first step has waited longest. A
+// tenant's steps come by priority, then in their order.
 #pragma once
 
 #include <array>
@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "common/metrics/metrics.h"
 
@@ -36,8 +37,15 @@ class FairQueue {
     int priority = 0;  // the highest first
   };
 
-  // At most `max_running` steps of a tenant run at once; 0: no limit.
-  explicit FairQueue(int max_running = 0) : max_running_(max_running) {}
+  // A tenant's part of the services.
+  struct Share {
+    int weight = 1;
+    int max_running = 0;  // steps at once; 0: no limit
+  };
+
+  // `shares` by tenant; the others have `general`.
+  explicit FairQueue(const Share& general = {1, 0}, std::map<std::string, Share> shares = {})
+      : general_(general), shares_(std::move(shares)) {}
 
   void Add(Entry entry);
   void Remove(const StepRef& ref);
@@ -60,7 +68,13 @@ class FairQueue {
     std::array<int, kServices> of{};
   };
 
-  const int max_running_;
+  const Share& ShareOf(const std::string& tenant) const {
+    const auto found = shares_.find(tenant);
+    return found == shares_.end() ? general_ : found->second;
+  }
+
+  const Share general_;
+  const std::map<std::string, Share> shares_;
   std::array<std::map<std::string, Waiting>, kServices> waiting_;  // by tenant; none is empty
   std::map<StepRef, std::pair<metrics::Service, Place>> places_;
   std::map<std::string, Running> running_;

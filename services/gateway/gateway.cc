@@ -106,6 +106,7 @@ Gateway::Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store)
       workflows_(std::make_unique<WorkflowsService>(*api_, *control_, *watches_)),
       fleets_(std::make_unique<FleetsService>(*api_, *control_)),
       operations_(std::make_unique<OperationsService>(*api_, *control_, *watches_)),
+      tenants_(std::make_unique<TenantsService>(*engine_, pins_, *control_)),
       workers_(options.channels, options.ask_workers, options.engine.registry) {}
 
 Gateway::~Gateway() {
@@ -122,7 +123,7 @@ Gateway::~Gateway() {
 }
 
 std::vector<grpc::Service*> Gateway::services() {
-  return {workflows_.get(), fleets_.get(), operations_.get()};
+  return {workflows_.get(), fleets_.get(), operations_.get(), tenants_.get()};
 }
 
 void Gateway::BeginDrain() {

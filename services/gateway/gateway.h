@@ -10,6 +10,7 @@
 
 #include "services/gateway/fleets_service.h"
 #include "services/gateway/step_client.h"
+#include "services/gateway/tenants_service.h"
 #include "services/gateway/worker_watch.h"
 #include "services/gateway/workflows_service.h"
 
@@ -70,6 +71,7 @@ class Gateway {
   std::unique_ptr<WorkflowsService> workflows_;
   std::unique_ptr<FleetsService> fleets_;
   std::unique_ptr<OperationsService> operations_;
+  std::unique_ptr<TenantsService> tenants_;
   WorkerWatch workers_;
   std::mutex mutex_;
   std::condition_variable drained_;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "common/base/status.h"
+#include "common/rpc/tenants.h"
 #include "common/steps/config.h"
 #include "common/steps/storage.h"
 
@@ -58,6 +59,10 @@ absl::StatusOr<KeepLimits> KeepLimitsOf(const config::v1::GatewayConfig& config,
   keep.tenant_bytes = tenants.max_kept_bytes() > 0 ? static_cast<uint64_t>(tenants.max_kept_bytes())
                                                    : limits.high / 2;
   keep.total_bytes = std::max(keep.tenant_bytes, limits.high / 4 * 3);
+  for (const config::v1::TenantLimits& own : tenants.tenant()) {
+    if (own.max_kept_bytes() > 0)
+      keep.own_bytes[own.name()] = static_cast<uint64_t>(own.max_kept_bytes());
+  }
   return keep;
 }
 
@@ -84,12 +89,47 @@ absl::StatusOr<ServiceChannels> ChannelsOf(const config::v1::Services& services)
   return channels;
 }
 
+absl::StatusOr<std::map<std::string, TenantLimits>> OwnLimitsOf(
+    const config::v1::Tenants& tenants) {
+  constexpr int kMostWeight = 1000;
+  std::map<std::string, TenantLimits> all;
+  StatusCollector problems;
+  for (const config::v1::TenantLimits& own : tenants.tenant()) {
+    if (!rpc::IsTenant(own.name())) {
+      problems.Add(InvalidArgument(
+          "tenants.tenant: `{}` is not a tenant (lower-case letters, digits and `-`, at most 63)",
+          own.name()));
+      continue;
+    }
+    if (own.weight() < 0 || own.weight() > kMostWeight) {
+      problems.Add(InvalidArgument("tenants.tenant: `{}`: weight {}: must be from 1 to {}",
+                                   own.name(), own.weight(), kMostWeight));
+    }
+    if (own.max_queued_steps() < 0 || own.max_running_steps() < 0 || own.max_queued_bytes() < 0 ||
+        own.max_kept_bytes() < 0 || own.max_step_seconds_per_day() < 0) {
+      problems.Add(
+          InvalidArgument("tenants.tenant: `{}`: limits must not be negative", own.name()));
+    }
+    TenantLimits limits;
+    limits.weight = std::max(1, own.weight());
+    limits.max_queued_steps = own.max_queued_steps();
+    limits.max_running_steps = own.max_running_steps();
+    limits.max_queued_bytes = own.max_queued_bytes();
+    limits.max_step_seconds = own.max_step_seconds_per_day();
+    if (!all.emplace(own.name(), limits).second)
+      problems.Add(InvalidArgument("tenants.tenant: `{}` is there twice", own.name()));
+  }
+  QUENCH_RETURN_IF_ERROR(problems.Finish());
+  return all;
+}
+
 absl::StatusOr<EngineOptions> EngineOptionsOf(const config::v1::GatewayConfig& config) {
   EngineOptions engine;
   const config::v1::Tenants& tenants = config.tenants();
   if (tenants.max_queued_steps() < 0 || tenants.max_running_steps() < 0 ||
       tenants.max_queued_bytes() < 0 || tenants.max_workflow_bytes() < 0 ||
-      tenants.max_ended_workflows() < 0 || tenants.max_ended_bytes() < 0) {
+      tenants.max_ended_workflows() < 0 || tenants.max_ended_bytes() < 0 ||
+      tenants.max_step_seconds_per_day() < 0) {
     return InvalidArgument("tenants: limits must not be negative");
   }
   if (tenants.max_queued_steps() > 0) engine.max_queued_steps = tenants.max_queued_steps();
@@ -99,6 +139,8 @@ absl::StatusOr<EngineOptions> EngineOptionsOf(const config::v1::GatewayConfig& c
   if (config.max_live_bytes() < 0) return InvalidArgument("max_live_bytes: must not be negative");
   if (config.max_live_bytes() > 0) engine.max_live_bytes = config.max_live_bytes();
   engine.max_running_steps = tenants.max_running_steps();
+  engine.max_step_seconds = tenants.max_step_seconds_per_day();
+  QUENCH_ASSIGN_OR_RETURN(engine.tenants, OwnLimitsOf(tenants));
   if (config.has_patience()) {
     if (config.patience().seconds() < 0 || config.patience().nanos() < 0)
       return InvalidArgument("patience: must not be negative");
@@ -264,6 +306,7 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   server.health_services.push_back(v1::Workflows::service_full_name());
   server.health_services.push_back(v1::Fleets::service_full_name());
   server.health_services.push_back(google::longrunning::Operations::service_full_name());
+  server.health_services.push_back(v1::Tenants::service_full_name());
   QUENCH_ASSIGN_OR_RETURN(host->server_, rpc::Server::Start(server, services));
   spdlog::info("gateway serves on {}{}, state in {}, blobs in {}", host->server_->address(),
                server.metrics_listen.empty()

@@ -16,6 +16,7 @@
 #include "quench/gateway/v1/workflows.pb.h"
 #include "services/gateway/event_queue.h"
 #include "services/gateway/filter.h"
+#include "services/gateway/tenant_usage.h"
 
 namespace quench::gateway {
 
@@ -114,6 +115,9 @@ class JobStore : public EventQueue {
   virtual absl::StatusOr<FleetPage> ListFleets(const FleetQuery& query) = 0;
   // Visits workflows that have not ended, oldest first, for the start of a gateway.
   virtual absl::Status ForEachUnfinished(const std::function<void(StoredWorkflow)>& visit) = 0;
+  // Step-seconds of a day by tenant; a row replaces the one before. 35 days are kept.
+  virtual void PutStepSeconds(std::vector<StepSecondsRow> rows, Done done) = 0;
+  virtual absl::StatusOr<std::vector<StepSecondsRow>> LoadStepSeconds(int64_t day) = 0;
   // Visits the outputs promised by ended workflows, one workflow at a time, until `visit` gives false.
   virtual absl::Status ForEachKept(const std::function<bool(KeptOutputs)>& visit) = 0;
 };

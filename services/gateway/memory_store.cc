@@ -282,6 +282,23 @@ void MemoryJobStore::PostLater(const std::string& id, int attempts, int64_t next
   found->second.next_us = next_us;
 }
 
+void MemoryJobStore::PutStepSeconds(std::vector<StepSecondsRow> rows, Done done) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const StepSecondsRow& row : rows) step_seconds_[{row.day, row.tenant}] = row.seconds;
+  }
+  done(absl::OkStatus());
+}
+
+absl::StatusOr<std::vector<StepSecondsRow>> MemoryJobStore::LoadStepSeconds(int64_t day) {
+  const std::lock_guard lock(mutex_);
+  std::vector<StepSecondsRow> rows;
+  for (const auto& [key, seconds] : step_seconds_) {
+    if (key.first == day) rows.push_back({key.second, day, seconds});
+  }
+  return rows;
+}
+
 absl::Status MemoryJobStore::ForEachKept(const std::function<bool(KeptOutputs)>& visit) {
   const std::lock_guard lock(mutex_);
   for (const auto& [id, kept] : kept_) {

@@ -22,6 +22,8 @@ class MemoryJobStore final : public JobStore {
                                                       const std::string& fleet) override;
   absl::StatusOr<FleetPage> ListFleets(const FleetQuery& query) override;
   absl::Status ForEachUnfinished(const std::function<void(StoredWorkflow)>& visit) override;
+  void PutStepSeconds(std::vector<StepSecondsRow> rows, Done done) override;
+  absl::StatusOr<std::vector<StepSecondsRow>> LoadStepSeconds(int64_t day) override;
   absl::Status ForEachKept(const std::function<bool(KeptOutputs)>& visit) override;
   absl::StatusOr<std::vector<QueuedEvent>> DueEvents(int64_t now_us, int most) override;
   void Delivered(const std::string& id) override;
@@ -46,6 +48,7 @@ class MemoryJobStore final : public JobStore {
   std::map<std::string, Waiting> events_;                                  // by id
   std::map<std::string, StoredWorkflow> workflows_;                        // by id
   std::map<std::string, KeptOutputs> kept_;                                // by id
+  std::map<std::pair<int64_t, std::string>, double> step_seconds_;         // day, tenant
   std::map<std::pair<std::string, std::string>, StoredRequest> requests_;  // tenant, request_id
 };
 

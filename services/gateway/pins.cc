@@ -73,7 +73,8 @@ bool Pins::Keep(const std::string& owner, const std::string& tenant,
   for (const KeptBlob& blob : kept.blobs) {
     if (!known.counts.contains(blob.key)) more += blob.size;
   }
-  if (more > limits_.tenant_bytes || known.bytes > limits_.tenant_bytes - more) return false;
+  const uint64_t most = LimitOf(tenant);
+  if (more > most || known.bytes > most - more) return false;
   if (more > limits_.total_bytes || kept_bytes_ > limits_.total_bytes - more) return false;
   KeepLocked(owner, std::move(kept));
   return true;
@@ -127,6 +128,20 @@ void Pins::Expire(int64_t now_us) {
     if (kept.until_us <= now_us) expired.push_back(owner);
   }
   for (const std::string& owner : expired) ReleaseLocked(owner);
+}
+
+uint64_t Pins::LimitOf(const std::string& tenant) const {
+  const auto own = limits_.own_bytes.find(tenant);
+  return own == limits_.own_bytes.end() ? limits_.tenant_bytes : own->second;
+}
+
+std::map<std::string, uint64_t> Pins::kept_by_tenant() const {
+  const std::lock_guard lock(mutex_);
+  std::map<std::string, uint64_t> kept;
+  for (const auto& [tenant, its] : tenants_) {
+    if (its.bytes > 0) kept[tenant] = its.bytes;
+  }
+  return kept;
 }
 
 size_t Pins::size() const {

@@ -20,6 +20,7 @@ namespace quench::gateway {
 struct KeepLimits {
   uint64_t tenant_bytes = std::numeric_limits<uint64_t>::max();
   uint64_t total_bytes = std::numeric_limits<uint64_t>::max();
+  std::map<std::string, uint64_t> own_bytes = {};  // of tenants with a limit of their own
 };
 
 // Thread-safe.
@@ -50,6 +51,8 @@ class Pins {
   bool keeps() const { return limits_.total_bytes > 0; }
   size_t size() const;          // blobs
   uint64_t kept_bytes() const;  // of all tenants
+  std::map<std::string, uint64_t> kept_by_tenant() const;
+  uint64_t LimitOf(const std::string& tenant) const;
 
  private:
   // A digest as bytes: there are millions.

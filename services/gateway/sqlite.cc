@@ -77,6 +77,11 @@ Sqlite::Query& Sqlite::Query::Int(int64_t value) {
   return *this;
 }
 
+Sqlite::Query& Sqlite::Query::Real(double value) {
+  sqlite3_bind_double(statement_, ++bound_, value);
+  return *this;
+}
+
 Sqlite::Query& Sqlite::Query::Text(const std::string& value) {
   sqlite3_bind_text64(statement_, ++bound_, value.data(), value.size(), SQLITE_TRANSIENT,
                       SQLITE_UTF8);
@@ -105,6 +110,8 @@ absl::StatusOr<bool> Sqlite::Query::Next() {
 absl::Status Sqlite::Query::Run() { return Next().status(); }
 
 int64_t Sqlite::Query::IntAt(int column) const { return sqlite3_column_int64(statement_, column); }
+
+double Sqlite::Query::RealAt(int column) const { return sqlite3_column_double(statement_, column); }
 
 std::string Sqlite::Query::BytesAt(int column) const {
   const void* bytes = sqlite3_column_blob(statement_, column);

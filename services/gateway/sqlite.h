@@ -24,14 +24,16 @@ class Sqlite {
     Query& operator=(const Query&) = delete;
     // Parameters in the order of their `?`. Blobs must outlive the query.
     Query& Int(int64_t value);
+    Query& Real(double value);
     Query& Text(const std::string& value);
     Query& TextOrNull(const std::string& value);  // "" is null
     Query& Blob(const std::string& value);
-    // Whether there is a row; then IntAt and BytesAt read its columns, counted from 0.
+    // Whether there is a row; then IntAt, RealAt and BytesAt read its columns, counted from 0.
     absl::StatusOr<bool> Next();
     // Runs a statement that gives no rows.
     absl::Status Run();
     int64_t IntAt(int column) const;
+    double RealAt(int column) const;
     std::string BytesAt(int column) const;
 
    private:

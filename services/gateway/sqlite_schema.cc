@@ -72,7 +72,8 @@ CREATE TRIGGER workflow_deleted AFTER DELETE ON workflows WHEN OLD.expire_us IS 
 END;
 )sql";
 
-// `labels`: of workflows, to find these by. `events`: on their way to receivers.
+// `labels`: of workflows, to find these by. `events`: on their way to receivers. `usage`: of
+// each tenant in a day of UTC.
 constexpr char kThirdSchema[] = R"sql(
 ALTER TABLE workflows ADD COLUMN end_us INTEGER;
 ALTER TABLE workflows ADD COLUMN fleet TEXT;
@@ -95,6 +96,11 @@ CREATE TABLE events(
   next_us INTEGER NOT NULL,
   attempts INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX events_due ON events(next_us);
+CREATE TABLE usage(
+  tenant TEXT NOT NULL,
+  day INTEGER NOT NULL,
+  step_seconds REAL NOT NULL,
+  PRIMARY KEY(day, tenant)) WITHOUT ROWID;
 )sql";
 constexpr char kSetEnd[] = "UPDATE workflows SET end_us = ? WHERE key = ?";
 
@@ -104,8 +110,9 @@ constexpr char kOldStepsOf[] = "SELECT step FROM steps WHERE workflow = ?";
 constexpr char kKeepOld[] =
     "INSERT INTO kept(workflow, id, tenant, until_us, blobs) VALUES(?, ?, ?, ?, ?)";
 
-absl::StatusOr<int64_t> NumberOf(Sqlite& db, const char* pragma) {
-  Sqlite::Query query = db.Prepared(pragma);
+// Apart from the versions: an older Quench does not mind it.
+absl::StatusOr<int64_t> NumberOf(Sqlite& db, const char* query_text) {
+  Sqlite::Query query = db.Prepared(query_text);
   QUENCH_ASSIGN_OR_RETURN(const bool row, query.Next());
   return row ? query.IntAt(0) : 0;
 }

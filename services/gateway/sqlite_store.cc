@@ -69,6 +69,11 @@ constexpr char kFindRequest[] =
 constexpr char kUnfinished[] =
     "SELECT key, header, spec_hash, traceparent, spec, asked, id FROM workflows WHERE state < 3 "
     "ORDER BY create_us";
+constexpr char kPutSeconds[] =
+    "INSERT OR REPLACE INTO usage(tenant, day, step_seconds) VALUES(?, ?, ?)";
+constexpr char kForgetSeconds[] = "DELETE FROM usage WHERE day < ?";
+constexpr char kSecondsOf[] = "SELECT tenant, step_seconds FROM usage WHERE day = ?";
+constexpr int64_t kDaysOfSeconds = 35;
 constexpr char kKept[] = "SELECT id, tenant, until_us, blobs FROM kept";
 constexpr char kOpenShards[] =
     "SELECT COUNT(*), COUNT(expire_us) FROM workflows WHERE tenant = ? AND fleet = ?";
@@ -208,12 +213,12 @@ absl::Status DeleteRow(Sqlite& db, const std::string& tenant, const std::string&
   return db.Prepared(kDelete).Text(id).Run();
 }
 
+
 // The workflows that are to be forgotten next, some at a time.
 absl::StatusOr<std::vector<std::string>> NextForgotten(Sqlite& db, int64_t now_us,
                                                        const EndedLimits& limits) {
   std::vector<std::string> ids;
   Sqlite::Query expired = db.Prepared(kExpired);
-
   expired.Int(now_us).Int(kForgottenAtOnce);
   while (true) {
     QUENCH_ASSIGN_OR_RETURN(const bool more, expired.Next());
@@ -544,6 +549,31 @@ void SqliteJobStore::PostLater(const std::string& id, int attempts, int64_t next
         return db.Prepared(kPostLater).Int(attempts).Int(next_us).Text(id).Run();
       },
       LogFailure);
+}
+
+void SqliteJobStore::PutStepSeconds(std::vector<StepSecondsRow> rows, Done done) {
+  Enqueue(
+      [rows = std::move(rows)](Sqlite& db) -> absl::Status {
+        for (const StepSecondsRow& row : rows) {
+          QUENCH_RETURN_IF_ERROR(
+              db.Prepared(kPutSeconds).Text(row.tenant).Int(row.day).Real(row.seconds).Run());
+          QUENCH_RETURN_IF_ERROR(db.Prepared(kForgetSeconds).Int(row.day - kDaysOfSeconds).Run());
+        }
+        return absl::OkStatus();
+      },
+      std::move(done));
+}
+
+absl::StatusOr<std::vector<StepSecondsRow>> SqliteJobStore::LoadStepSeconds(int64_t day) {
+  QUENCH_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Take(this));
+  Sqlite::Query query = reader->db().Prepared(kSecondsOf);
+  query.Int(day);
+  std::vector<StepSecondsRow> rows;
+  while (true) {
+    QUENCH_ASSIGN_OR_RETURN(const bool more, query.Next());
+    if (!more) return rows;
+    rows.push_back({query.BytesAt(0), day, query.RealAt(1)});
+  }
 }
 
 absl::Status SqliteJobStore::ForEachKept(const std::function<bool(KeptOutputs)>& visit) {

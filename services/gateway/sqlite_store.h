@@ -33,6 +33,8 @@ class SqliteJobStore final : public JobStore {
                                                       const std::string& fleet) override;
   absl::StatusOr<FleetPage> ListFleets(const FleetQuery& query) override;
   absl::Status ForEachUnfinished(const std::function<void(StoredWorkflow)>& visit) override;
+  void PutStepSeconds(std::vector<StepSecondsRow> rows, Done done) override;
+  absl::StatusOr<std::vector<StepSecondsRow>> LoadStepSeconds(int64_t day) override;
   absl::Status ForEachKept(const std::function<bool(KeptOutputs)>& visit) override;
   absl::StatusOr<std::vector<QueuedEvent>> DueEvents(int64_t now_us, int most) override;
   void Delivered(const std::string& id) override;

@@ -288,6 +288,15 @@ TEST(PinsTest, WhatIsKeptHasLimits) {
   EXPECT_FALSE(pins.IsPinned("a")) << "7 was deleted meanwhile";
 }
 
+TEST(PinsTest, TenantsMayHaveLimitsOfTheirOwn) {
+  Pins pins({50, 300, {{"red", 120}, {"none", 10}}});
+  EXPECT_TRUE(pins.Keep("1", "red", {{"a", 110}}, 10));
+  EXPECT_FALSE(pins.Keep("2", "blue", {{"b", 60}}, 10));
+  EXPECT_FALSE(pins.Keep("3", "none", {{"c", 11}}, 10));
+  EXPECT_EQ(pins.kept_by_tenant(), (std::map<std::string, uint64_t>{{"red", 110}}));
+  EXPECT_EQ(pins.LimitOf("blue"), 50u);
+}
+
 // Adopting many takes a while, and clients of the gateway before are back at once.
 TEST_F(EngineLimitsTest, WhatIsRecoveredCanBeWatchedBeforeItIsAdopted) {
   class Ear : public Watcher {

@@ -11,7 +11,9 @@
 #include "common/blobs/digest.h"
 #include "common/rpc/remote_blobs.h"
 #include "google/longrunning/operations.grpc.pb.h"
+#include "quench/gateway/v1/tenants.grpc.pb.h"
 #include "quench/gateway/v1/workflows.grpc.pb.h"
+#include "tests/support/matchers.h"
 #include "tests/support/wait.h"
 #include "tests/unit/services/gateway/fake_services.h"
 
@@ -20,6 +22,7 @@ namespace {
 
 using google::longrunning::Operation;
 using google::longrunning::Operations;
+using quench::testing::HasSubstr;
 using quench::testing::WaitFor;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
@@ -53,6 +56,7 @@ class HostTest : public ::testing::Test {
   std::string Create(absl::Status* status = nullptr,
                      const std::optional<BlobId>& model = std::nullopt) {
     grpc::ClientContext context;
+    if (!token_.empty()) context.AddMetadata(rpc::kAuthorizationKey, "Bearer " + token_);
     v1::CreateWorkflowRequest request;
     *request.mutable_spec() = ChainSpec();
     if (model) {
@@ -76,6 +80,7 @@ class HostTest : public ::testing::Test {
   }
 
   const TempDir folder_ = *TempDir::Create();
+  std::string token_;  // of who creates
   metrics::Registry registry_;
   FakeServices services_;
   config::v1::GatewayConfig config_;
@@ -117,6 +122,77 @@ TEST_F(HostTest, ADrainServesUntilItsDelayIsOverAndHasOneGrace) {
   EXPECT_LT(ended - begin, milliseconds(1'600)) << "whoever waits holds nothing up";
   // 0.8 s and 1 s: not another grace for the steps that hang.
   EXPECT_LT(draining.get(), milliseconds(2'600));
+}
+
+TEST_F(HostTest, RolesReachTheGateway) {
+  const auto tokens = folder_.path() / "tokens";
+  ASSERT_TRUE(WriteFileAtomically(tokens, "red " + Sha256Hex("look") + " role=viewer\nred " +
+                                              Sha256Hex("work") + "\nops " + Sha256Hex("all") +
+                                              " role=operator\n")
+                  .ok());
+  config_.mutable_server()->set_token_file(tokens.string());
+  auto* blue = config_.mutable_tenants()->add_tenant();
+  blue->set_name("blue");
+  blue->set_weight(5);
+  blue->set_max_kept_bytes(77);
+  Start();
+  const auto usage = [&](const std::string& tenant) {
+    grpc::ClientContext context;
+    context.AddMetadata(rpc::kAuthorizationKey, "Bearer " + token_);
+    v1::ListTenantsRequest request;
+    request.set_tenant(tenant);
+    v1::ListTenantsResponse response;
+    const absl::Status status = rpc::FromGrpc(
+        v1::Tenants::NewStub(channel_->grpc())->ListTenants(&context, request, &response));
+    EXPECT_EQ(status.ok(), response.tenants_size() > 0) << status;
+    return response;
+  };
+  token_ = "look";
+  absl::Status status;
+  EXPECT_EQ(Create(&status), "");
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
+  EXPECT_EQ(usage("").tenants(0).name(), "red");
+  EXPECT_EQ(usage("blue").tenants_size(), 0);
+  token_ = "work";
+  EXPECT_EQ(Create(&status), "");
+  EXPECT_EQ(rpc::ReasonOf(status), "BLOB_MISSING") << "it may: " << status;
+  token_ = "all";
+  ASSERT_EQ(usage("").tenants_size(), 2);
+  EXPECT_EQ(usage("").tenants(0).limits().weight(), 5);
+  EXPECT_EQ(usage("blue").tenants(0).limits().max_kept_bytes(), 77);
+  grpc::ClientContext context;
+  context.AddMetadata(rpc::kAuthorizationKey, "Bearer " + token_);
+  v1::ListWorkflowsRequest request;
+  request.set_tenant("-");
+  v1::ListWorkflowsResponse response;
+  EXPECT_TRUE(workflows_->ListWorkflows(&context, request, &response).ok());
+}
+
+TEST_F(HostTest, WrongLimitsOfTenantsAreNamed) {
+  const auto refused = [this](const std::string& name, auto change) {
+    config_.mutable_tenants()->Clear();
+    auto* tenant = config_.mutable_tenants()->add_tenant();
+    tenant->set_name(name);
+    change(*tenant);
+    GatewayHost::Options options;
+    options.config = config_;
+    options.channels = services_.Channels();
+    options.registry = &registry_;
+    return MessageOf(GatewayHost::Start(options).status());
+  };
+  using Limits = config::v1::TenantLimits;
+  EXPECT_THAT(refused("Red", [](Limits&) {}), HasSubstr("`Red` is not a tenant"));
+  EXPECT_THAT(refused("red", [](Limits& it) { it.set_weight(1001); }),
+              HasSubstr("weight 1001: must be from 1 to 1000"));
+  EXPECT_THAT(refused("red", [](Limits& it) { it.set_weight(-1); }), HasSubstr("weight -1"));
+  EXPECT_THAT(refused("red", [](Limits& it) { it.set_max_step_seconds_per_day(-1); }),
+              HasSubstr("`red`: limits must not be negative"));
+  EXPECT_THAT(refused("red",
+                      [this](Limits& it) {
+                        it.set_weight(2);
+                        config_.mutable_tenants()->add_tenant()->set_name("red");
+                      }),
+              HasSubstr("`red` is there twice"));
 }
 
 TEST_F(HostTest, PlacesAreConfigured) {
