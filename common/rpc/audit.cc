@@ -33,6 +33,7 @@ std::string LineOf(const AuditEntry& entry) {
   line["call"] = entry.call;
   for (const auto& [name, value] : {std::pair{"caller", &entry.caller},
                                     {"role", &entry.role},
+                                    {"subject", &entry.subject},
                                     {"certificate", &entry.certificate},
                                     {"tenant", &entry.tenant},
                                     {"peer", &entry.peer},

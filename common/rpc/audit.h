@@ -18,6 +18,7 @@ struct AuditEntry {
   std::string call;         // quench.gateway.v1.Workflows/CreateWorkflow
   std::string caller;       // the tenant of token or certificate; "" if none is required
   std::string role;         // viewer, user, operator; "" without a caller
+  std::string subject;      // of the caller's signed token
   std::string certificate;  // names of the caller's certificate
   std::string tenant;       // the tenant the call acts for, if it is another one
   std::string resource;     // workflows/ID, blobs/HASH/SIZE, the key of a step

@@ -173,6 +173,7 @@ absl::Status ServerCall::Admit() {
   if (!authorization_.empty() || !certificate_names_.empty()) client_ = caller.tenant;
   step_.set_tenant(std::move(caller.tenant));
   step_.set_role(caller.role);
+  subject_ = std::move(caller.subject);
   if (caller.role == CallerRole::kViewer && method_.effect() == Effect::kChanges) {
     return absl::PermissionDeniedError(
         fmt::format("the caller is a `viewer` of tenant `{}`, which may only read: {} needs a "
@@ -268,6 +269,7 @@ void ServerCall::Audit(const absl::Status& outcome, double seconds) const {
   entry.call = method_.full_name();
   entry.caller = step_.tenant();
   if (!entry.caller.empty()) entry.role = RoleName(step_.role());
+  entry.subject = subject_;
   entry.certificate = fmt::format("{}", fmt::join(certificate_names_, ", "));
   if (resource_tenant_ != step_.tenant()) entry.tenant = resource_tenant_;
   entry.resource = resource_;

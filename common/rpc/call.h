@@ -103,7 +103,8 @@ class ServerCall {
   std::string peer_;
   std::vector<std::string> certificate_names_;
   std::string resource_, resource_tenant_;
-  std::string client_;  // whom the call's place counts for: the token's tenant, else a machine
+  std::string subject_;  // of the caller's token
+  std::string client_;   // whom the call's place counts for: the token's tenant, else a machine
   std::atomic<bool> ended_{false};
 };
 

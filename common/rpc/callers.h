@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/rpc/jwt.h"
 #include "common/rpc/tokens.h"
 
 namespace quench::rpc {
@@ -23,11 +25,13 @@ class Callers {
     // authorities have signed.
     std::map<std::string, Caller> certificate_callers;
     bool optional = false;  // a caller without credentials is kDefaultTenant
+    std::optional<JwtVerifier::Options> jwt = std::nullopt;
   };
   static absl::StatusOr<std::unique_ptr<Callers>> Open(const Options& options);
 
   // `authorization`: the header's value, "" without one; `names`: those of the verified certificate.
-  // A token takes precedence over a certificate, whose names may be of one tenant only; with several roles there, the
+  // Bearer tokens that look like a JWT are the issuer's, others are of the file. A token takes precedence over a
+  // certificate, whose names may be of one tenant only; with several roles there, the
   // lowest counts. UNAUTHENTICATED for callers without known credentials.
   absl::StatusOr<Caller> CallerOf(std::string_view authorization,
                                   const std::vector<std::string>& names) const;
@@ -36,7 +40,8 @@ class Callers {
   explicit Callers(Options options) : options_(std::move(options)) {}
 
   const Options options_;
-  std::unique_ptr<TokenList> tokens_;
+  std::unique_ptr<TokenList> tokens_;  // null: there are none
+  std::unique_ptr<JwtVerifier> jwt_;   // null: there is no issuer
 };
 
 }  // namespace quench::rpc

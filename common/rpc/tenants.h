@@ -22,6 +22,7 @@ inline constexpr char kGatewayTenant[] = "gateway";
 struct Caller {
   std::string tenant;
   CallerRole role = CallerRole::kUser;
+  std::string subject = {};  // of a signed token: whom its issuer gave it to
   auto operator<=>(const Caller&) const = default;
 };
 

@@ -9,6 +9,7 @@
 
 #include "common/base/status.h"
 #include "common/rpc/address.h"
+#include "common/rpc/http_get.h"
 #include "common/rpc/tenants.h"
 #include "common/runtime/quench_rt.h"
 #include "quench/config/v1/config.pb.h"
@@ -126,6 +127,45 @@ absl::StatusOr<rpc::ServerOptions> ServerOptionsOf(const config::v1::Server& ser
   return options;
 }
 
+// Adds what is wrong to `problems`.
+static rpc::JwtVerifier::Options JwtOf(const config::v1::Jwt& jwt, StatusCollector* problems) {
+  Checker check("server.jwt");
+  rpc::JwtVerifier::Options options{jwt.issuer(), jwt.audience(),  {}, jwt.tenant_claim(),
+                                    {},           jwt.role_claim()};
+  if (jwt.issuer().empty()) check.Add(InvalidArgument("issuer: missing"));
+  if (jwt.audience().empty())
+    check.Add(InvalidArgument("audience: missing: tokens for other servers would be taken"));
+  options.keys.file = jwt.jwks_file();
+  options.keys.url = jwt.jwks_url();
+  options.keys.ca_file = jwt.ca_file();
+  if (jwt.jwks_file().empty() && jwt.jwks_url().empty()) {
+    check.Add(InvalidArgument("must have `jwks_file` or `jwks_url`, the issuer's keys"));
+  } else if (!jwt.jwks_url().empty()) {
+    if (const absl::Status url = rpc::CheckUrl(jwt.jwks_url()); !url.ok())
+      check.Add(Annotate(url, "jwks_url"));
+  }
+  constexpr std::chrono::milliseconds kLeast{1000}, kMost{24 * 3600'000};
+  options.keys.max_age =
+      check.Time("max_key_age", jwt.has_max_key_age(), jwt.max_key_age(), options.keys.max_age);
+  if (options.keys.max_age < kLeast || options.keys.max_age > kMost)
+    check.Add(InvalidArgument("max_key_age: must be from a second to a day"));
+  for (const config::v1::JwtRule& rule : jwt.rules()) {
+    const std::optional<CallerRole> role = RoleOf(rule.role());
+    if (rule.claim().empty() || rule.value().empty() || !rpc::IsTenant(rule.tenant()) || !role) {
+      check.Add(InvalidArgument(
+          "rules: `{}` `{}` for `{}`: must be a claim, its value, a tenant (lower-case letters, "
+          "digits and `-`, at most 63), and a role if it says one",
+          rule.claim(), rule.value(), rule.tenant()));
+      continue;
+    }
+    const bool says = rule.role() != config::v1::ROLE_UNSPECIFIED;
+    options.rules.push_back(
+        {rule.claim(), rule.value(), rule.tenant(), says ? role : std::nullopt});
+  }
+  problems->Add(check.Finish());
+  return options;
+}
+
 absl::StatusOr<std::unique_ptr<rpc::Callers>> CallersOf(const config::v1::Server& server) {
   StatusCollector problems;
   rpc::Callers::Options options;
@@ -150,7 +190,9 @@ absl::StatusOr<std::unique_ptr<rpc::Callers>> CallersOf(const config::v1::Server
     problems.Add(InvalidArgument(
         "server.certificate_tenants: needs `tls.ca_file`, by which certificates are verified"));
   }
-  const bool anybody = options.token_file.empty() && server.certificate_tenants_size() == 0;
+  if (server.has_jwt()) options.jwt = JwtOf(server.jwt(), &problems);
+  const bool anybody =
+      options.token_file.empty() && server.certificate_tenants_size() == 0 && !server.has_jwt();
   if (anybody && server.tokens_optional()) {
     problems.Add(InvalidArgument(
         "server.tokens_optional: needs a `token_file`, without which no token is required"));

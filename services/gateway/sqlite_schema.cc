@@ -110,7 +110,6 @@ constexpr char kOldStepsOf[] = "SELECT step FROM steps WHERE workflow = ?";
 constexpr char kKeepOld[] =
     "INSERT INTO kept(workflow, id, tenant, until_us, blobs) VALUES(?, ?, ?, ?, ?)";
 
-// Apart from the versions: an older Quench does not mind it.
 absl::StatusOr<int64_t> NumberOf(Sqlite& db, const char* query_text) {
   Sqlite::Query query = db.Prepared(query_text);
   QUENCH_ASSIGN_OR_RETURN(const bool row, query.Next());

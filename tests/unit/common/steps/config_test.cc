@@ -123,6 +123,32 @@ TEST_F(ConfigTest, CertificatesAndTenantsAreChecked) {
   EXPECT_THAT(MessageOf(CallersOf(optional).status()), HasSubstr("needs a `token_file`"));
 }
 
+TEST_F(ConfigTest, TheIssuerOfTokensIsChecked) {
+  const auto server = [this](const std::string& jwt) {
+    const auto read = Read("c.txtpb", "server { jwt { " + jwt + " } }");
+    EXPECT_TRUE(read.ok()) << read.status();
+    return MessageOf(CallersOf(read->server).status());
+  };
+  const std::string nothing = server("");
+  for (const char* missing : {"server.jwt: issuer: missing", "server.jwt: audience: missing",
+                              "must have `jwks_file` or `jwks_url`"}) {
+    EXPECT_THAT(nothing, HasSubstr(missing));
+  }
+  const std::string good = "issuer: 'https://i' audience: 'a' ";
+  EXPECT_THAT(server(good + "jwks_url: 'http://elsewhere.example/keys'"),
+              HasSubstr("server.jwt: jwks_url: `http://elsewhere.example/keys`: must be https://"));
+  EXPECT_THAT(server(good + "jwks_file: '/nowhere/keys'"), HasSubstr("/nowhere/keys"));
+  const std::string url = good + "jwks_url: 'http://127.0.0.1:1/keys' ";
+  EXPECT_EQ(server(url), "") << "an issuer that is not there yet";
+  EXPECT_THAT(server(url + "max_key_age { seconds: 90000 }"),
+              HasSubstr("max_key_age: must be from a second to a day"));
+  EXPECT_THAT(server(url + "rules { claim: 'sub' value: '*' tenant: 'Red' }"),
+              HasSubstr("rules: `sub` `*` for `Red`"));
+  EXPECT_THAT(server(url + "rules { claim: 'sub' tenant: 'red' }"), HasSubstr("rules: `sub` ``"));
+  EXPECT_EQ(server(url + "rules { claim: 'sub' value: '*' tenant: 'red' role: ROLE_VIEWER }"),
+            "");
+}
+
 TEST_F(ConfigTest, MistakesSayWhere) {
   const absl::Status unknown = Read("c.txtpb", "server {\n  lisen: \"x\"\n}").status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
