@@ -76,6 +76,7 @@ absl::StatusOr<analyser::CompareReport> CompareThere(const CompareJob&, const St
 }
 absl::Status FleetThere(const FleetJob&, const StepContext&) { return BecomeRemote(); }
 absl::Status WorkflowThere(const WorkflowJob&, const StepContext&) { return BecomeRemote(); }
+absl::Status TenantUsageThere(const TenantJob&, const StepContext&) { return BecomeRemote(); }
 absl::Status PutThere(const GatewayOptions&, const std::vector<std::string>&, bool,
                       const StepContext&) {
   return BecomeRemote();

@@ -208,12 +208,21 @@ struct WorkflowJob {
   std::optional<int> priority;
   bool validate_only = false, all = false;
   std::vector<std::string> states;
+  std::string tenant;  // whose are listed; "": the caller's, `-`: all
   int limit = 50;
   bool watch = false;
   std::string format = "text";
 };
 // Prints what it did.
 absl::Status WorkflowThere(const WorkflowJob& job, const StepContext& context);
+
+struct TenantJob {
+  GatewayOptions gateway;
+  std::string tenant;  // "": all that the caller may see
+  std::string format = "text";
+};
+// Prints what tenants use of the gateway.
+absl::Status TenantUsageThere(const TenantJob& job, const StepContext& context);
 
 // Prints digest and size of each file.
 absl::Status PutThere(const GatewayOptions& gateway, const std::vector<std::string>& files,

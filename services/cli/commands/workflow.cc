@@ -11,6 +11,7 @@ constexpr char kWorkflowExamples[] = R"(Examples:
   quench workflow list --state failed --limit 20
   quench workflow list --filter 'labels.team = vision AND create_time > 2027-01-31'
   quench workflow list --filter 'title = "night*"' --order-by 'end_time desc'
+  quench workflow list --tenant -                                 those of all tenants, for an operator
   quench workflow get 3f2a...                                     its steps, attempts, and outputs with their digests
   quench workflow watch 3f2a...                                   waits until it ends; exit code 0 only if it succeeded
   quench workflow download 3f2a... --output out                   its libraries, reports and files
@@ -67,6 +68,10 @@ Action DeclareWorkflow(const Options& options) {
       "CONDITIONS");
   list.Add("--order-by", job.order_by, "`create_time` or `end_time`, then `desc` for newest first",
            "FIELD (default create_time desc)");
+  list.Add(
+      "--tenant", job.tenant,
+      "Workflows of this tenant instead of your own; `-` lists all tenants (needs an operator)",
+      "NAME");
   list.Add("--limit", job.limit, "Largest number of workflows to list", "N (default 50)")
       .Range(1, 100000);
   const Options get = options.Subcommand("get", "Show a workflow with its steps and outputs");

@@ -16,6 +16,7 @@
 #include "common/rpc/errors.h"
 #include "common/rpc/remote_blobs.h"
 #include "common/rpc/unary_call.h"
+#include "quench/gateway/v1/tenants.grpc.pb.h"
 #include "quench/gateway/v1/workflows.grpc.pb.h"
 #include "services/cli/remote/command_trace.h"
 #include "services/cli/remote/nearby_blobs.h"
@@ -260,6 +261,7 @@ class Client final : public GatewayClient {
   absl::StatusOr<std::vector<pb::Workflow>> List(const WorkflowList& list,
                                                  const StepContext& context) override {
     pb::ListWorkflowsRequest request;
+    request.set_tenant(list.tenant);
     request.set_filter(list.filter);
     request.set_order_by(list.order_by);
     const int limit = list.limit;
@@ -282,6 +284,18 @@ class Client final : public GatewayClient {
       request.set_page_token(page.next_page_token());
     } while (!request.page_token().empty() && static_cast<int>(found.size()) < limit);
     return found;
+  }
+
+  absl::StatusOr<std::vector<pb::Tenant>> Tenants(const std::string& tenant,
+                                                  const StepContext& context) override {
+    const auto stub = pb::Tenants::NewStub(channel_->grpc());
+    pb::ListTenantsRequest request;
+    request.set_tenant(tenant);
+    pb::ListTenantsResponse response;
+    QUENCH_RETURN_IF_ERROR(rpc::CallWithRetry(
+        *channel_, context, kRetryFor,
+        [&](grpc::ClientContext* call) { return stub->ListTenants(call, request, &response); }));
+    return std::vector<pb::Tenant>(response.tenants().begin(), response.tenants().end());
   }
 
   absl::StatusOr<pb::Workflow> Watch(const std::string& name, const StepContext& context) override {

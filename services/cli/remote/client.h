@@ -13,6 +13,7 @@
 #include "services/cli/gateway_options.h"
 
 namespace quench::gateway::v1 {
+class Tenant;
 class Workflow;
 class WorkflowSpec;
 }  // namespace quench::gateway::v1
@@ -32,6 +33,7 @@ struct WorkflowList {
   std::vector<std::string> states;  // by name (queued, running, ...), none: all
   std::string filter, order_by;     // as ListWorkflowsRequest has them
   int limit = 1000;
+  std::string tenant;  // "": the caller's, `-`: all
 };
 
 class GatewayClient {
@@ -77,6 +79,9 @@ class GatewayClient {
                                                     const StepContext& context) = 0;
   virtual absl::StatusOr<std::vector<gateway::v1::Workflow>> List(const WorkflowList& list,
                                                                   const StepContext& context) = 0;
+  // The use of the gateway by this tenant, or, with "", by all that the caller may see.
+  virtual absl::StatusOr<std::vector<gateway::v1::Tenant>> Tenants(const std::string& tenant,
+                                                                   const StepContext& context) = 0;
   // Until it has ended; `context` is told how far its steps are. A broken connection is taken up
   // again. Does not cancel the workflow when `context` is cancelled.
   virtual absl::StatusOr<gateway::v1::Workflow> Watch(const std::string& name,

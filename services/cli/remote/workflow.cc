@@ -27,18 +27,19 @@ std::string Age(const google::protobuf::Timestamp& time) {
   return fmt::format("{} d", seconds / 86400);
 }
 
-void PrintHeader() {
-  fmt::print("{:<42} {:<10} {:>9} {:>7} {:>7}  {}\n", "workflow", "state", "steps", "cached", "age",
-             "title");
+void PrintHeader(bool tenants = false) {
+  fmt::print("{:<42} {:<10} {:>9} {:>7} {:>7}  {}{}\n", "workflow", "state", "steps", "cached",
+             "age", tenants ? fmt::format("{:<16} ", "tenant") : "", "title");
 }
 
-void PrintLine(const pb::Workflow& workflow) {
+void PrintLine(const pb::Workflow& workflow, bool tenants = false) {
   const pb::Counts& counts = workflow.counts();
   const int all = counts.queued() + counts.running() + counts.succeeded() + counts.failed() +
                   counts.cancelled();
-  fmt::print("{:<42} {:<10} {:>9} {:>7} {:>7}  {}\n", workflow.name(), StateText(workflow.state()),
-             fmt::format("{}/{}", counts.succeeded(), all), counts.cache_hits(),
-             Age(workflow.create_time()), workflow.title());
+  fmt::print("{:<42} {:<10} {:>9} {:>7} {:>7}  {}{}\n", workflow.name(),
+             StateText(workflow.state()), fmt::format("{}/{}", counts.succeeded(), all),
+             counts.cache_hits(), Age(workflow.create_time()),
+             tenants ? fmt::format("{:<16} ", workflow.tenant()) : "", workflow.title());
 }
 
 void PrintSteps(const pb::Workflow& workflow) {
@@ -104,14 +105,15 @@ absl::Status Create(const WorkflowJob& job, GatewayClient& client, const StepCon
 
 absl::Status List(const WorkflowJob& job, GatewayClient& client, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const std::vector<pb::Workflow> found,
-                          client.List({job.states, job.filter, job.order_by, job.limit}, context));
+                          client.List({job.states, job.filter, job.order_by, job.limit, job.tenant},
+                                      context));
   if (job.format == "json") {
     pb::ListWorkflowsResponse all;
     all.mutable_workflows()->Assign(found.begin(), found.end());
     return PrintMessage(all);
   }
-  PrintHeader();
-  for (const pb::Workflow& workflow : found) PrintLine(workflow);
+  PrintHeader(!job.tenant.empty());
+  for (const pb::Workflow& workflow : found) PrintLine(workflow, !job.tenant.empty());
   return absl::OkStatus();
 }
 
