@@ -71,6 +71,7 @@ void Engine::TellUsage(std::function<void(Usage)> done) {
     for (const auto& [tenant, steps] : open_steps_) usage[tenant].open_steps = steps;
     for (const auto& [tenant, bytes] : open_bytes_) usage[tenant].bytes = bytes;
     for (const auto& [id, workflow] : workflows_) ++usage[workflow->header.tenant()].workflows;
+    for (const auto& [id, asleep] : asleep_) ++usage[asleep.tenant].workflows;
     for (const auto& [id, run] : runs_) {
       if (run.accepted) ++usage[run.workflow->header.tenant()].running_steps;
     }

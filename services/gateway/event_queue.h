@@ -11,9 +11,9 @@ namespace quench::gateway {
 
 // A CloudEvent on its way to one receiver.
 struct QueuedEvent {
-  std::string id;    // unique among receivers too
+  std::string id;  // unique among receivers too
   std::string url;
-  std::string body;  // JSON
+  std::string body;      // JSON
   int64_t first_us = 0;  // when it happened, in Unix microseconds
   int attempts = 0;
 };

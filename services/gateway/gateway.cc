@@ -59,6 +59,12 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& op
     QUENCH_ASSIGN_OR_RETURN(store, SqliteJobStore::Open(options.state_dir));
   }
   std::unique_ptr<Gateway> gateway(new Gateway(options, std::move(store)));
+  if (!options.webhooks.empty()) {
+    PosterOptions poster = options.poster;
+    poster.registry = options.engine.registry;
+    QUENCH_ASSIGN_OR_RETURN(gateway->poster_, EventPoster::Start(gateway->store_.get(), poster));
+    gateway->api_->AllowWebhooks(options.webhooks);
+  }
   QUENCH_RETURN_IF_ERROR(gateway->engine_->Recover(
       [&options](const StoredWorkflow& stored) { return NeedsOf(stored, options); }));
   gateway->LoadKept();
@@ -86,8 +92,11 @@ void Gateway::LoadKept() {
   drained_.wait_for(lock, kWait, [this] { return kept_loaded_; });
 }
 
-EngineOptions Gateway::ReadingOnPool(EngineOptions options) {
+EngineOptions Gateway::WithPool(EngineOptions options) {
   options.read = [this](std::function<void()> job) { control_->Run(std::move(job)); };
+  options.on_events = [this] {
+    if (poster_ != nullptr) poster_->Wake();
+  };
   return options;
 }
 
@@ -96,8 +105,8 @@ Gateway::Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store)
       store_(std::move(store)),
       runner_(std::make_unique<StepClient>(options.channels, options.put_blob, kStoringThreads,
                                            options.engine.registry)),
-      engine_(std::make_unique<Engine>(ReadingOnPool(options.engine), loop_, *store_, *runner_,
-                                       board_, pins_)),
+      engine_(std::make_unique<Engine>(WithPool(options.engine), loop_, *store_, *runner_, board_,
+                                       pins_)),
       control_(std::make_unique<rpc::CallPool>(ControlOptions(options))),
       watches_(std::make_unique<rpc::CallPool>(WatchOptions(options))),
       api_(std::make_unique<WorkflowApi>(
@@ -117,6 +126,7 @@ Gateway::~Gateway() {
   loop_.Stop();
   control_.reset();
   watches_.reset();
+  poster_.reset();
   runner_.reset();  // waits for its calls, whose ends nobody hears
   store_.reset();
   engine_.reset();

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "services/gateway/event_poster.h"
 #include "services/gateway/fleets_service.h"
 #include "services/gateway/step_client.h"
 #include "services/gateway/tenants_service.h"
@@ -24,9 +25,11 @@ struct GatewayOptions {
   const rpc::Callers* callers = nullptr;  // not owned; null: anybody may call
   rpc::AuditLog* audit = nullptr;         // not owned; null: calls are not recorded
   EngineOptions engine;                   // its registry and tracer are for the whole gateway
-  KeepLimits keep;                        // for outputs of workflows that have ended
-  int threads = 8;                        // for short calls
-  int max_short = 1000;                   // short calls at once that run or wait for a thread
+  std::vector<http::Url> webhooks;  // beginnings of URLs that workflows may name; none: no events
+  PosterOptions poster;             // its registry is the engine's
+  KeepLimits keep;                  // for outputs of workflows that have ended
+  int threads = 8;                  // for short calls
+  int max_short = 1000;             // short calls at once that run or wait for a thread
   int64_t max_workflow_bytes = kMaxWorkflowBytes;
   int max_watches = 1000;                             // calls at once that wait for a workflow
   std::chrono::milliseconds stream_idle{5 * 60'000};  // ends watchers that read nothing; 0: never
@@ -57,13 +60,14 @@ class Gateway {
  private:
   explicit Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store);
   void LoadKept();
-  EngineOptions ReadingOnPool(EngineOptions options);
+  EngineOptions WithPool(EngineOptions options);
 
   Pins pins_;
   Board board_;
   // All members below post to the loop until they are destroyed; once stopped it runs nothing.
   ThreadLoop loop_;
   std::unique_ptr<JobStore> store_;
+  std::unique_ptr<EventPoster> poster_;  // null: nobody may be told
   std::unique_ptr<StepClient> runner_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<rpc::CallPool> control_, watches_;

@@ -258,6 +258,8 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   if (config.tenants().max_workflow_bytes() > 0)
     gateway.max_workflow_bytes = config.tenants().max_workflow_bytes();
   QUENCH_ASSIGN_OR_RETURN(gateway.keep, KeepLimitsOf(config, limits));
+  QUENCH_ASSIGN_OR_RETURN(gateway.webhooks, AllowedUrls(config.webhooks()));
+  QUENCH_ASSIGN_OR_RETURN(gateway.poster, PosterOptionsOf(config.webhooks()));
   QUENCH_RETURN_IF_ERROR(CheckCalls(config.calls()));
   if (config.calls().max_watches() > 0) gateway.max_watches = config.calls().max_watches();
   if (config.calls().max_short() > 0) gateway.max_short = config.calls().max_short();

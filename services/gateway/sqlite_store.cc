@@ -213,7 +213,6 @@ absl::Status DeleteRow(Sqlite& db, const std::string& tenant, const std::string&
   return db.Prepared(kDelete).Text(id).Run();
 }
 
-
 // The workflows that are to be forgotten next, some at a time.
 absl::StatusOr<std::vector<std::string>> NextForgotten(Sqlite& db, int64_t now_us,
                                                        const EndedLimits& limits) {
@@ -431,6 +430,9 @@ std::vector<absl::Status> SqliteJobStore::Commit(const std::vector<Write>& batch
   if (status.ok()) status = writer_->Execute("COMMIT");
   if (status.ok()) return statuses;
   if (writer_->InTransaction()) writer_->Execute("ROLLBACK").IgnoreError();
+  // The log holds many versions of a page: folded into the database, it gives back most of its room.
+  if (absl::IsResourceExhausted(status))
+    writer_->Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
   // Writes that there is room for still go through, and each learns its own fate.
   statuses.clear();
   for (const Write& write : batch) statuses.push_back(CommitOne(write));

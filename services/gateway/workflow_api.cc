@@ -82,6 +82,9 @@ absl::StatusOr<ViewPtr> WorkflowApi::Prepare(const v1::CreateWorkflowRequest& re
                                              const StepContext& step, StoredWorkflow* workflow) {
   QUENCH_RETURN_IF_ERROR(rpc::CheckKnownFields(request));
   QUENCH_RETURN_IF_ERROR(CheckRequestId(request.request_id()));
+  Violations violations;
+  CheckWebhooks(request.spec().webhooks(), allowed_webhooks_, &violations);
+  QUENCH_RETURN_IF_ERROR(violations.Finish());
   const std::string tenant = TenantOf(step), spec_hash = Sha256Hex(Serialised(request.spec()));
   if (!request.request_id().empty()) {
     QUENCH_ASSIGN_OR_RETURN(ViewPtr earlier, FindEarlier(tenant, request.request_id(), spec_hash));

@@ -10,6 +10,7 @@
 #include "services/gateway/engine.h"
 #include "services/gateway/expand.h"
 #include "services/gateway/fleet.h"
+#include "services/gateway/webhooks.h"
 
 namespace google::longrunning {
 class Operation;
@@ -31,6 +32,9 @@ class WorkflowApi {
         blobs_(std::move(blobs)),
         max_workflow_bytes_(max_workflow_bytes),
         run_(std::move(run)) {}
+
+  // Before any call; without it, workflows with webhooks are refused.
+  void AllowWebhooks(std::vector<http::Url> allowed) { allowed_webhooks_ = std::move(allowed); }
 
   // Calls that change something end once the store has the change, however long that takes: no thread
   // waits meanwhile, and `done` is called on any thread.
@@ -89,6 +93,7 @@ class WorkflowApi {
   const BlobAccess blobs_;
   const int64_t max_workflow_bytes_;
   const RunJob run_;
+  std::vector<http::Url> allowed_webhooks_;
 };
 
 google::longrunning::Operation OperationOf(const WorkflowView& view);

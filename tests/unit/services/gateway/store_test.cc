@@ -157,13 +157,13 @@ TEST_P(JobStoreTest, WhoAsksForAllTenantsSeesThemInOneOrder) {
   }
   EXPECT_EQ(store_->Get("", "b")->workflow.tenant(), "u1");
   EXPECT_EQ(store_->Get("", "x").status().code(), absl::StatusCode::kNotFound);
-  auto page = store_->List({"", {}, 4, ""});
+  auto page = store_->List(QueryOf("", {}, 4, ""));
   EXPECT_THAT(IdsOf(page), ElementsAre("f", "e", "d", "c"));
-  page = store_->List({"", {}, 4, page->next_page_token});
+  page = store_->List(QueryOf("", {}, 4, page->next_page_token));
   EXPECT_THAT(IdsOf(page), ElementsAre("b", "a"));
   EXPECT_EQ(page->next_page_token, "");
-  EXPECT_THAT(IdsOf(store_->List({"", {v1::STATE_RUNNING}, 4, ""})), ElementsAre("b", "a"));
-  EXPECT_THAT(IdsOf(store_->List({"t", {}, 4, ""})), ElementsAre("e", "c", "a"));
+  EXPECT_THAT(IdsOf(store_->List(QueryOf("", {v1::STATE_RUNNING}, 4, ""))), ElementsAre("b", "a"));
+  EXPECT_THAT(IdsOf(store_->List(QueryOf("t", {}, 4, ""))), ElementsAre("e", "c", "a"));
 }
 
 TEST_P(JobStoreTest, StepSecondsAreKeptByDay) {
