@@ -59,7 +59,7 @@ def peak_of(pid):
 
 
 class Peaks(threading.Thread):
-    """Of the gateway, whichever process it is at the time, and of the client."""
+    """The largest sizes of the gateway, whichever process it is at the time, and of the client."""
 
     def __init__(self, cluster):
         super().__init__(daemon=True)

@@ -116,7 +116,7 @@ class Workflow:
 
 
 class Cell(NamedTuple):
-    """What became of one model with one set of options for one target."""
+    """The result of one model with one set of options for one target."""
 
     model: str
     options: str

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 bool IsPattern(const std::string& text) { return text.find_first_of("*?[") != std::string::npos; }
 
-// What `parts[at...]` find below `folder`.
+// Adds the paths that `parts[at...]` match below `folder`.
 void Expand(const fs::path& folder, const std::vector<std::string>& parts, size_t at,
             std::set<fs::path>* found) {
   std::error_code error;

@@ -19,7 +19,7 @@ std::vector<QueuedEvent> EventsFor(const std::vector<std::string>& urls, const s
                                    const std::string& id, const std::string& source, int64_t now_us,
                                    const google::protobuf::Message& data);
 
-// Those of a fleet that has ended: of all its workflows, without their steps.
+// The events of a fleet that has ended, from all its workflows, without their steps.
 std::vector<QueuedEvent> FleetEvents(const std::vector<std::string>& urls,
                                      const std::vector<v1::Workflow>& workflows);
 

@@ -137,7 +137,7 @@ class Engine {
     v1::State state{};
     bool recovered = false;  // an earlier gateway may have begun it
   };
-  // What a tenant has in memory, by priority.
+  // The workflows of a tenant in memory, by priority.
   struct Awake {
     int64_t bytes = 0;
     std::map<int, int> workflows;

@@ -46,7 +46,7 @@ void Engine::Vacate(const std::string& tenant, int priority, int64_t bytes) {
 void Engine::Take(StoredWorkflow stored, int64_t bytes) {
   const v1::Workflow& header = stored.workflow;
   const auto sleepers = sleepers_.find(header.tenant());
-  // Those of its tenant that are as urgent and came earlier have their turn first.
+  // Sleepers of its tenant that are as urgent and came earlier have their turn first.
   const bool behind =
       sleepers != sleepers_.end() && std::get<0>(*sleepers->second.begin()) <= -header.priority();
   if (!behind && HasRoom(header.tenant(), header.priority(), bytes)) {
@@ -154,7 +154,7 @@ void Engine::OnRead(const std::string& id, const Asleep& asleep,
   for (const std::function<void()>& job : jobs.mapped()) job();
 }
 
-// Whoever the workflow wants to be told of what ended. An event that was told already has the same id.
+// Events for the receivers that the workflow names. One that was told already has the same id.
 void Engine::AddEvents(const LiveWorkflow& workflow, WorkflowUpdate* update) {
   std::vector<std::string> all, of_steps;
   for (const v1::Webhook& webhook : workflow.spec.webhooks()) {

@@ -21,7 +21,7 @@ struct Condition {
   int64_t number = 0;  // states, priorities, and times in Unix microseconds
 };
 
-// What is wrong stands in `problem`, as a sentence's predicate ("has ..."), which is else empty.
+// The first mistake stands in `problem`, as a sentence's predicate ("has ..."), which is else empty.
 std::vector<Condition> ParseFilter(const std::string& filter, std::string* problem);
 
 // Whether the workflow, whose steps are not looked at, meets all conditions.

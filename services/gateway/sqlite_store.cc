@@ -95,7 +95,7 @@ absl::Status CheckShard(Sqlite& db, const v1::Workflow& header) {
   return OtherShards(header.fleet(), static_cast<int>(query.IntAt(0)));
 }
 
-// Whom a row that cannot be created collides with.
+// Whether the request_id is what a new row collides with.
 absl::StatusOr<bool> HasRequest(Sqlite& db, const v1::Workflow& header) {
   if (header.request_id().empty()) return false;
   Sqlite::Query query = db.Prepared(kFindRequest);

@@ -62,7 +62,7 @@ TEST_F(FleetTest, CompilesAllForAllAndStartsNothingTwice) {
   EXPECT_THAT(rows[0], HasSubstr("model,options,target,state,seconds,bytes,cached"));
   EXPECT_THAT(rows[1], HasSubstr("deep.m1,default,x86-64-v2,succeeded,"));
   EXPECT_THAT(*ReadFile(work_.path("tables/all.csv")), Not(HasSubstr("failed")));
-  // What the release's program makes by itself.
+  // The release's program makes the same bytes by itself.
   const Outcome here = work_.Run(
       {"compile", "models/m0.onnx", "--target", "x86-64-v2", "--batch", "1", "--output", "here"});
   ASSERT_EQ(here.exit_code, 0) << here.err;

@@ -28,7 +28,7 @@ namespace quench::cli {
 
 using Digest = build::bazel::remote::execution::v2::Digest;
 
-// What List gives.
+// A list of workflows that is asked for.
 struct WorkflowList {
   std::vector<std::string> states;  // by name (queued, running, ...), none: all
   std::string filter, order_by;     // as ListWorkflowsRequest has them

@@ -31,7 +31,7 @@ constexpr auto kLookAgain = std::chrono::milliseconds(1000);
 // How long a fleet whose caller has gone before all of it was asked for is waited for, once nothing runs.
 constexpr auto kStrandedFor = std::chrono::minutes(2);
 
-// What all workflows of a fleet have, and the models that they share.
+// The common part of a fleet's workflows, and the models that they share.
 struct FleetPlan {
   pb::WorkflowSpec common;  // without models
   std::vector<FleetModel> models;
@@ -262,7 +262,7 @@ void PrintFleet(const pb::Fleet& fleet) {
   for (const auto& [name, value] : fleet.labels()) fmt::print("  label {} = {}\n", name, value);
 }
 
-// What has become of it, and its status.
+// Prints the results, and gives their status.
 absl::Status Conclude(const FleetJob& job, const pb::Fleet& fleet, FleetOutputs& outputs,
                       const StepContext& context) {
   const bool json = job.format == "json";

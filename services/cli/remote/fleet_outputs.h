@@ -1,4 +1,4 @@
-// What a fleet's cells made, on this machine: libraries in folders, accuracies, the table.
+// The results of a fleet's cells on this machine: libraries in folders, accuracies, the table.
 #pragma once
 
 #include <map>

@@ -11,7 +11,7 @@
 
 namespace quench::cli {
 
-// What a cell's options measured of its accuracy; absent: nothing.
+// The accuracy that a cell's options measured; absent: nothing was measured.
 struct CellAccuracy {
   double sqnr_db = 0;
   bool has_drop = false;

@@ -1,4 +1,4 @@
-// What steps made, as files.
+// Outputs of steps as files.
 #pragma once
 
 #include <filesystem>
