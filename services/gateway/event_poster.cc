@@ -23,6 +23,8 @@ constexpr int kLookedAt = 64;               // events beyond those that are held
 constexpr size_t kMostOfOneReceiver = 256;  // held; the others stay in the queue alone
 constexpr int kAtOnceToOneReceiver = 4;     // that is quick
 constexpr milliseconds kQuick{1000};
+// How far apart those are put off that there is no room for.
+constexpr milliseconds kPace{4}, kSlowPace{64};
 constexpr milliseconds kLongestRetryAfter{24 * 3'600'000};
 constexpr size_t kFinishedKept = 10'000;
 
@@ -174,8 +176,8 @@ bool EventPoster::Admit(std::vector<QueuedEvent> due, int64_t now_us,
       verdicts->push_back(Later(event, event.attempts, receiver.rests_until_us, "no answer"));
     } else if (receiver.waiting.size() >= kMostOfOneReceiver) {
       // Each gets a time of its own, so that a long queue is not looked at as a whole every time.
-      receiver.crowded_until_us = std::max(receiver.crowded_until_us, now_us) +
-                                  Micros(options_.first_delay) / int64_t{kMostOfOneReceiver};
+      receiver.crowded_until_us =
+          std::max(receiver.crowded_until_us, now_us) + Micros(receiver.slow ? kSlowPace : kPace);
       verdicts->push_back(
           Later(event, event.attempts, receiver.crowded_until_us, "others come first"));
     } else {
@@ -249,6 +251,7 @@ void EventPoster::Settle(const Job& job, const Outcome& outcome, std::vector<Ver
   Receiver& receiver = receivers_[origin];
   --receiver.posting;
   receiver.quick = outcome.quick;
+  receiver.slow = !outcome.quick;
   if (outcome.kind == Outcome::kCancelled) return;
   receiver.failures = outcome.kind == Outcome::kUnanswered ? receiver.failures + 1 : 0;
   if (outcome.kind == Outcome::kDelivered) {

@@ -67,6 +67,7 @@ class EventPoster {
     int posting = 0;
     int failures = 0;    // posts in a row without any answer
     bool quick = false;  // the last answer was good and came at once
+    bool slow = false;   // it was not
     int64_t rests_until_us = 0;
     int64_t crowded_until_us = 0;  // when the last of those comes that there was no room for
   };

@@ -171,6 +171,12 @@ class Gate {
   int inside_ = 0, most_ = 0;
 };
 
+// Behind the servers that wait for it, for tests that fail.
+struct Opener {
+  Gate& gate;
+  ~Opener() { gate.Open(); }
+};
+
 TEST_F(EventPosterTest, PostsASignedEvent) {
   const TempDir folder = *TempDir::Create();
   options_.secret_file = folder.path() / "secret";
@@ -356,6 +362,7 @@ TEST_F(EventPosterTest, AReceiverThatDoesNotAnswerRestsWithAllThatWaits) {
 TEST_F(EventPosterTest, ASlowReceiverHoldsUpNobodyElse) {
   Gate gate;
   HttpServer slow(std::ref(gate)), quick(Ok);
+  const Opener opener{gate};
   for (int i = 0; i < 500; ++i) queue_.Add(fmt::format("slow{}", i), slow.Url("/"), i);
   Start();
   ASSERT_TRUE(WaitFor([&] { return gate.most() == 1; }));
@@ -376,6 +383,7 @@ TEST_F(EventPosterTest, AQuickReceiverGetsSeveralAtATime) {
   HttpServer server([&](const HttpRequest& request) {
     return first.exchange(false) ? HttpReply{} : gate(request);
   });
+  const Opener opener{gate};
   for (int i = 0; i < 20; ++i) queue_.Add(std::to_string(i), server.Url("/"));
   Start();
   EXPECT_TRUE(WaitFor([&] { return gate.most() == 4; }));
@@ -387,6 +395,7 @@ TEST_F(EventPosterTest, APostThatTakesTooLongIsAFailure) {
   options_.timeout = milliseconds(50);
   Gate gate;
   HttpServer server(std::ref(gate));
+  const Opener opener{gate};
   Start();
   Add("a", server.Url("/"));
   EXPECT_TRUE(WaitFor([&] { return queue_.attempts("a") >= 1; }));
@@ -396,6 +405,7 @@ TEST_F(EventPosterTest, APostThatTakesTooLongIsAFailure) {
 TEST_F(EventPosterTest, TheNextOnePostsWhatWasQueued) {
   Gate gate;
   HttpServer server(std::ref(gate));
+  const Opener opener{gate};
   for (int i = 0; i < 3; ++i) queue_.Add(std::to_string(i), server.Url("/"));
   Start();
   ASSERT_TRUE(WaitFor([&] { return gate.most() == 1; }));
@@ -445,6 +455,7 @@ TEST_F(EventPosterTest, ALongQueueIsPutOffOnce) {
   options_.first_delay = milliseconds(1000);
   Gate gate;
   HttpServer server(std::ref(gate));
+  const Opener opener{gate};
   for (int i = 0; i < 750; ++i) queue_.Add(std::to_string(i), server.Url("/"));
   Start();
   ASSERT_TRUE(WaitFor([&] { return queue_.puts_off() >= 750 - 257; }));
