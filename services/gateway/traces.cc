@@ -1,6 +1,7 @@
 #include "services/gateway/traces.h"
 
 #include <absl/strings/ascii.h>
+#include <fmt/format.h>
 #include <google/protobuf/util/time_util.h>
 
 #include "common/blobs/digest.h"

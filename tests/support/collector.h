@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/status.h"
 #include "common/rpc/server.h"
 #include "common/rpc/tracing.h"
 #include "opentelemetry/proto/collector/trace/v1/trace_service.grpc.pb.h"

@@ -1,6 +1,7 @@
 // Spans of workflows, from the call that creates one to the calls of its steps.
 #include "services/gateway/traces.h"
 
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
