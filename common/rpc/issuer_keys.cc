@@ -3,8 +3,8 @@
 #include <cjose/cjose.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "common/base/printable.h"
 #include "common/base/status.h"
@@ -35,6 +35,20 @@ std::string AlgorithmOf(const nlohmann::json& key) {
   return named.empty() || named == algorithm ? algorithm : "";
 }
 
+// The key with what its algorithm needs, and nothing else; "" if some of that is missing or malformed.
+std::string PublicPart(const nlohmann::json& key, const std::string& algorithm) {
+  const bool rsa = algorithm == "RS256";
+  nlohmann::json part;
+  part["kty"] = rsa ? "RSA" : "EC";
+  if (!rsa) part["crv"] = "P-256";
+  for (const char* name : {rsa ? "n" : "x", rsa ? "e" : "y"}) {
+    const std::string number = TextOf(key, name);
+    if (!IsBase64Url(number)) return "";
+    part[name] = number;
+  }
+  return part.dump();
+}
+
 absl::Status NotThereYet(const std::string& url) {
   return WithRetryAfter(
       Error(Reason::kUnavailable,
@@ -44,6 +58,13 @@ absl::Status NotThereYet(const std::string& url) {
 
 }  // namespace
 
+bool IsBase64Url(std::string_view text) {
+  return !text.empty() && text.size() % 4 != 1 && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_';
+  });
+}
+
 absl::StatusOr<IssuerKeys::Keys> IssuerKeys::Parse(const std::string& text) {
   const nlohmann::json set = nlohmann::json::parse(text, nullptr, false);
   if (!set.is_object() || !set.contains("keys") || !set["keys"].is_array())
@@ -52,14 +73,14 @@ absl::StatusOr<IssuerKeys::Keys> IssuerKeys::Parse(const std::string& text) {
   for (const nlohmann::json& each : set["keys"]) {
     const std::string algorithm = AlgorithmOf(each);
     if (algorithm.empty()) continue;
-    const std::string json = each.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    const std::string json = PublicPart(each, algorithm);
+    if (json.empty()) continue;
     cjose_err error{};
     cjose_jwk_t* key = cjose_jwk_import(json.data(), json.size(), &error);
     if (key == nullptr) continue;
-    IssuerKey found{TextOf(each, "kid"), algorithm,
-                    std::shared_ptr<const cjose_jwk_t>(key, [](const cjose_jwk_t* it) {
-                      cjose_jwk_release(const_cast<cjose_jwk_t*>(it));
-                    })};
+    IssuerKey found{
+        TextOf(each, "kid"), algorithm,
+        std::shared_ptr<const void>(key, [key](const void*) { cjose_jwk_release(key); })};
     if (algorithm == "RS256" && cjose_jwk_get_keysize(key, &error) < kLeastRsaBits) continue;
     keys.emplace(found.id, std::move(found));
   }
@@ -132,7 +153,8 @@ void IssuerKeys::Fetch(std::unique_lock<std::mutex>& lock) {
     keys = text.status();
   }
   lock.lock();
-  if (keys.ok()) {
+  const bool fails = !keys.ok();
+  if (!fails) {
     if (failed_) spdlog::info("the keys of tokens come from {} again", options_.url);
     Take(*std::move(keys));
   } else if (!failed_) {  // once for each time that it goes away
@@ -141,7 +163,7 @@ void IssuerKeys::Fetch(std::unique_lock<std::mutex>& lock) {
                                : "the issuer's keys stay as they were, for a day at most",
                  MessageOf(keys.status()));
   }
-  failed_ = !keys.ok();
+  failed_ = fails;
   asked_ = Clock::now();
   fetching_ = false;
   ++fetches_;

@@ -10,19 +10,22 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "common/metrics/metrics.h"
 #include "common/rpc/watched_file.h"
 
-struct _cjose_jwk_int;
-
 namespace quench::rpc {
+
+// Whether the text is base64url without padding (RFC 7515, 2), not empty. cjose 0.6.2 ends the process at some that is
+// not: whatever goes there is looked at before.
+bool IsBase64Url(std::string_view text);
 
 // A key for one algorithm: RS256 (RSA of 2,048 bits or more) or ES256 (P-256).
 struct IssuerKey {
   std::string id, algorithm;
-  std::shared_ptr<const _cjose_jwk_int> key;
+  std::shared_ptr<const void> key;  // a cjose_jwk_t
 };
 
 // Thread-safe.

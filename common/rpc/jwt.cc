@@ -64,7 +64,14 @@ struct Jws {
 
 // Parsed, not verified: only its header is read.
 absl::StatusOr<Jws> Parse(std::string_view token) {
+  if (!JwtVerifier::IsJwt(token)) return Invalid("the token is not a signed JSON Web Token");
   if (token.size() > kLargest) return Invalid("the token has more than {} bytes", kLargest);
+  const size_t first = token.find('.'), second = token.find('.', first + 1);
+  if (!IsBase64Url(token.substr(0, first)) ||
+      !IsBase64Url(token.substr(first + 1, second - first - 1)) ||
+      !IsBase64Url(token.substr(second + 1))) {
+    return Invalid("the token is not a signed JSON Web Token");
+  }
   cjose_err error{};
   Jws parsed;
   parsed.jws.reset(cjose_jws_import(token.data(), token.size(), &error));
@@ -143,7 +150,7 @@ absl::StatusOr<Caller> JwtVerifier::CallerOf(std::string_view token, absl::Time 
   cjose_err error{};
   uint8_t* payload = nullptr;
   size_t size = 0;
-  if (!cjose_jws_verify(parsed.jws.get(), key.key.get(), &error) ||
+  if (!cjose_jws_verify(parsed.jws.get(), static_cast<const cjose_jwk_t*>(key.key.get()), &error) ||
       !cjose_jws_get_plaintext(parsed.jws.get(), &payload, &size, &error)) {
     return Invalid("the token's signature is wrong");
   }

@@ -623,7 +623,11 @@ void Engine::Drain(std::function<void()> done) {
 void Engine::Halt(std::function<void()> done) {
   Post([this, done = std::move(done)] {
     draining_ = halted_ = true;
-    for (const auto& [id, run] : runs_) runner_.Cancel(id);
+    for (auto& [id, run] : runs_) {
+      CountSeconds(run);
+      runner_.Cancel(id);
+    }
+    SaveSeconds();
     done();
   });
 }

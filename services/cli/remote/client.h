@@ -30,10 +30,10 @@ using Digest = build::bazel::remote::execution::v2::Digest;
 
 // A list of workflows that is asked for.
 struct WorkflowList {
-  std::vector<std::string> states;  // by name (queued, running, ...), none: all
-  std::string filter, order_by;     // as ListWorkflowsRequest has them
+  std::vector<std::string> states = {};    // by name (queued, running, ...), none: all
+  std::string filter = "", order_by = "";  // as ListWorkflowsRequest has them
   int limit = 1000;
-  std::string tenant;  // "": the caller's, `-`: all
+  std::string tenant = "";  // "": the caller's, `-`: all
 };
 
 class GatewayClient {

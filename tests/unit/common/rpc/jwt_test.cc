@@ -3,6 +3,7 @@
 #include <absl/time/clock.h>
 #include <gtest/gtest.h>
 
+#include <random>
 #include <thread>
 
 #include "common/base/files.h"
@@ -155,8 +156,38 @@ TEST_F(JwtTest, OnlySignaturesByTheIssuersKeysCount) {
   Refused(rsa_.Sign("no claims"), "no claims");
   Refused(rsa_.Sign("[]"), "no claims");
   Refused("ey..", "");
-  Refused("eyJ.eyJ.x", "");
+  for (const char* malformed :
+       {"eyJ.eyJ.x", "ey.ey.", "ey.ey", "ey.e=.ey", "eyJh.eyJh.a",
+        "eyJh.eyJh.a===", "eyJ+.eyJh.eyJh", "eyJh.eyJh.eyJh.eyJh", "", "..."}) {
+    Refused(malformed, "not a signed JSON Web Token");
+  }
   Refused("ey." + std::string(20'000, 'a') + ".a", "more than");
+}
+
+TEST_F(JwtTest, ATokenThatIsChangedAnywhereIsRefused) {
+  const auto verifier = *JwtVerifier::Open(Options());
+  std::minstd_rand random(1);
+  const auto any = [&](size_t count) { return random() % count; };
+  const std::string good = ec_.Sign(Claims());
+  for (int i = 0; i < 5000; ++i) {
+    std::string token = good;
+    switch (any(3)) {
+      case 0:  // a quarter of the bits at the end of a part may be of no meaning
+        for (size_t at = any(token.size()); token == good; at = any(token.size())) {
+          if (at + 1 < token.size() && token[at] != '.' && token[at + 1] != '.')
+            token[at] = static_cast<char>(any(256));
+        }
+        break;
+      case 1:
+        token.resize(any(token.size() - 1));
+        break;
+      default:
+        token.insert(any(token.size()), 1 + any(8), static_cast<char>(any(256)));
+    }
+    const auto caller = verifier->CallerOf(token, absl::Now());
+    ASSERT_FALSE(caller.ok()) << token;
+    ASSERT_EQ(caller.status().code(), absl::StatusCode::kUnauthenticated) << token;
+  }
 }
 
 TEST_F(JwtTest, ATokenWithoutAKeysNameNeedsAnIssuerWithOneKey) {
@@ -169,7 +200,11 @@ TEST_F(JwtTest, ATokenWithoutAKeysNameNeedsAnIssuerWithOneKey) {
 TEST_F(JwtTest, KeysThatAreForNothingHereAreLeftOut) {
   WriteKeys({rsa_.Jwk(R"(,"use":"sig","alg":"RS256")"), ec_.Jwk(R"(,"use":"enc")"),
              SigningKey::Ec("e3", "P-384").Jwk(), SigningKey::Rsa("weak", 1024).Jwk(),
-             R"({"kty":"oct","kid":"o","k":"c2VjcmV0"})", R"({"kty":"RSA","kid":"bad"})", "7"});
+             R"({"kty":"oct","kid":"o","k":"c2VjcmV0"})", R"({"kty":"RSA","kid":"bad"})",
+             R"({"kty":"RSA","kid":"bad","n":"a","e":"AQAB"})",
+             R"({"kty":"RSA","kid":"bad","n":"AQAB===","e":"AQ=B"})",
+             R"({"kty":"EC","kid":"bad","crv":"P-256","x":"AQAB","y":"AQAB"})",
+             R"({"kty":"EC","kid":"bad","crv":"P-256","x":7,"y":"="})", "7"});
   EXPECT_TRUE(CallerOf(rsa_.Sign(Claims())).ok());
   Refused(ec_.Sign(Claims()), "no key `e1`");
   for (const std::string& bad : std::vector<std::string>{

@@ -118,6 +118,18 @@ TEST_F(EngineTenantsTest, EveryAcceptedAttemptCountsAndNothingElse) {
   EXPECT_NEAR(usage["c"].step_seconds, 2, 0.1);
 }
 
+TEST_F(EngineTenantsTest, AGatewayThatStopsCountsWhatRan) {
+  Take(milliseconds(25'000));
+  EXPECT_EQ(TryCreate("t"), absl::OkStatus());
+  loop.RunFor(milliseconds(20'000));
+  bool halted = false;
+  engine->Halt([&] { halted = true; });
+  loop.RunJobs();
+  EXPECT_TRUE(halted);
+  Boot();
+  EXPECT_NEAR(Usage()["t"].step_seconds, 20, 0.1);
+}
+
 TEST_F(EngineTenantsTest, TenantsHaveLimitsOfTheirOwn) {
   Options().max_queued_steps = 3;
   Options().tenants["large"].max_queued_steps = 6;

@@ -8,9 +8,11 @@
 
 #include "quench/config/v1/config.pb.h"
 #include "quench/gateway/v1/workflows.grpc.pb.h"
+#include "services/cli/remote.h"
 #include "services/cli/traceparent.h"
 #include "services/gateway/host.h"
 #include "tests/support/collector.h"
+#include "tests/support/matchers.h"
 #include "tests/support/wait.h"
 #include "tests/unit/services/gateway/fake_services.h"
 
@@ -19,6 +21,7 @@ namespace {
 
 namespace pb = ::quench::gateway::v1;
 using quench::testing::Collector;
+using quench::testing::HasSubstr;
 using quench::testing::IsBelow;
 using quench::testing::WaitFor;
 
@@ -103,7 +106,7 @@ TEST(ClientTest, ACommandIsASpanOfItsCallersTrace) {
     const auto client = GatewayClient::Open(
         there, *LocalBlobStore::Open(folder.path() / "local", nullptr), context);
     ASSERT_TRUE(client.ok()) << client.status();
-    ASSERT_TRUE((*client)->List({}, 1, context).ok());
+    ASSERT_TRUE((*client)->List({.limit = 1}, context).ok());
   }
   ::unsetenv("TRACEPARENT");
   ::unsetenv("OTEL_EXPORTER_OTLP_ENDPOINT");
@@ -114,6 +117,52 @@ TEST(ClientTest, ACommandIsASpanOfItsCallersTrace) {
   constexpr char kList[] = "quench.gateway.v1.Workflows/ListWorkflows";
   ASSERT_TRUE(WaitFor([&] { return !collector.Named(kList).empty(); }));
   EXPECT_TRUE(IsBelow(collector.Find(kList), command));
+}
+
+TEST(ClientTest, ShowsTheUseOfTenants) {
+  const TempDir folder = *TempDir::Create();
+  ASSERT_EQ(::setenv("XDG_CACHE_HOME", (folder.path() / "cache").c_str(), 1), 0);
+  metrics::Registry registry;
+  gateway::FakeServices services;
+  gateway::GatewayHost::Options options;
+  options.config.mutable_server()->set_listen("127.0.0.1:0");
+  options.config.set_state_dir((folder.path() / "state").string());
+  options.config.mutable_blob_limits()->set_min_free_bytes(1);
+  auto* red = options.config.mutable_tenants()->add_tenant();
+  red->set_name("red");
+  red->set_weight(3);
+  red->set_max_step_seconds_per_day(3600);
+  options.channels = services.Channels();
+  options.registry = &registry;
+  const auto host = gateway::GatewayHost::Start(options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  TenantJob job;
+  job.gateway.address = (*host)->server().address();
+  const auto printed = [&] {
+    ::testing::internal::CaptureStdout();
+    const absl::Status status = TenantUsageThere(job, {});
+    EXPECT_EQ(status, absl::OkStatus());
+    return ::testing::internal::GetCapturedStdout();
+  };
+  const std::string table = printed();
+  EXPECT_THAT(table, HasSubstr("step-seconds today (UTC)"));
+  EXPECT_THAT(table, HasSubstr("default "));
+  EXPECT_THAT(table, HasSubstr("0/3600\n"));
+  job.tenant = "red";
+  job.format = "json";
+  const std::string json = printed();
+  EXPECT_THAT(json, HasSubstr("\"name\": \"red\""));
+  EXPECT_THAT(json, HasSubstr("\"weight\": 3"));
+  EXPECT_THAT(json, HasSubstr("\"running_steps\": 0"));
+  job.tenant = "Red";
+  EXPECT_EQ(TenantUsageThere(job, {}).code(), absl::StatusCode::kInvalidArgument);
+
+  const auto client =
+      GatewayClient::Open(job.gateway, *LocalBlobStore::Open(folder.path() / "local", nullptr), {});
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_EQ((*client)->List({.tenant = "-"}, {})->size(), 0u);
+  EXPECT_EQ((*client)->List({.tenant = "Red"}, {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
