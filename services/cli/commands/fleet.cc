@@ -64,8 +64,8 @@ Action DeclareFleet(const Options& options) {
       .Add("--priority", job.priority, "Higher ones run first, among workflows of one tenant",
            "N (default -10)")
       .Range(-100, 100);
-  compile.Add("--webhook", job.webhooks, "Receiver of a CloudEvent when the fleet ends; may be repeated",
-              "URL");
+  compile.Add("--webhook", job.webhooks,
+              "Receiver of a CloudEvent when the fleet ends; may be repeated", "URL");
   compile.Flag("--webhook-steps", job.webhook_steps, "Tell of each step too").Needs({"--webhook"});
   const Option detach = compile.Flag("--detach", job.detach, "Do not wait until it ends");
   detach.Excludes({"--output", "--table"});

@@ -104,9 +104,9 @@ absl::Status Create(const WorkflowJob& job, GatewayClient& client, const StepCon
 }
 
 absl::Status List(const WorkflowJob& job, GatewayClient& client, const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<pb::Workflow> found,
-                          client.List({job.states, job.filter, job.order_by, job.limit, job.tenant},
-                                      context));
+  QUENCH_ASSIGN_OR_RETURN(
+      const std::vector<pb::Workflow> found,
+      client.List({job.states, job.filter, job.order_by, job.limit, job.tenant}, context));
   if (job.format == "json") {
     pb::ListWorkflowsResponse all;
     all.mutable_workflows()->Assign(found.begin(), found.end());

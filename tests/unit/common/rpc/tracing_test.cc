@@ -190,6 +190,7 @@ TEST_F(TracingTest, ACollectorThatIsDownHoldsNobodyUpAndMissesNothing) {
   EXPECT_EQ(Count(SpanFate::kExported) + Count(SpanFate::kDropped), 0);
   collector = std::make_unique<Collector>(port);
   EXPECT_TRUE(WaitFor([&] { return collector->spans().size() == 1000; }));
+  EXPECT_TRUE(WaitFor([&] { return Count(SpanFate::kExported) == 1000; }));
   collector.reset();
   tracer_->Record(SpanCalled("late"));
   const auto end = steady_clock::now();

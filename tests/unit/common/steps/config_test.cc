@@ -145,8 +145,7 @@ TEST_F(ConfigTest, TheIssuerOfTokensIsChecked) {
   EXPECT_THAT(server(url + "rules { claim: 'sub' value: '*' tenant: 'Red' }"),
               HasSubstr("rules: `sub` `*` for `Red`"));
   EXPECT_THAT(server(url + "rules { claim: 'sub' tenant: 'red' }"), HasSubstr("rules: `sub` ``"));
-  EXPECT_EQ(server(url + "rules { claim: 'sub' value: '*' tenant: 'red' role: ROLE_VIEWER }"),
-            "");
+  EXPECT_EQ(server(url + "rules { claim: 'sub' value: '*' tenant: 'red' role: ROLE_VIEWER }"), "");
 }
 
 TEST_F(ConfigTest, MistakesSayWhere) {
