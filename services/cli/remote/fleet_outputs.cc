@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/time_util.h>
 
+#include "common/base/errno_status.h"
 #include "common/base/status.h"
 #include "common/rpc/errors.h"
 #include "quench/quantizer/v1/selection.pb.h"

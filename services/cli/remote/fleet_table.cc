@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "common/base/errno_status.h"
 #include "common/base/status.h"
 #include "services/analyser/html.h"
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 
+#include "common/base/errno_status.h"
 #include "common/base/status.h"
 
 namespace quench::cli {

@@ -225,7 +225,7 @@ TEST(FairQueueTest, TenantsRunAsTheirWeightsSay) {
 }
 
 // Steps of two tenants at a service with 32 slots, which take 2 to 18 s: one has a step now and then, the
-// other 1,500 at once, or none.
+// other 5,000 at once, or none.
 class Storm : public EngineHarness {
  public:
   struct Waits {
@@ -280,7 +280,7 @@ class Storm : public EngineHarness {
 };
 
 TEST(FairnessTest, AStormOfOneTenantHardlyMovesTheWaitOfAnother) {
-  const Storm::Waits alone = Storm().Run(0), beside = Storm().Run(1500);
+  const Storm::Waits alone = Storm().Run(0), beside = Storm().Run(5000);
   const std::string measured = fmt::format(
       "p99 from ready to begun {:.2f} s, beside a storm {:.2f} s; to the result "
       "{:.2f} s, beside a storm {:.2f} s",
