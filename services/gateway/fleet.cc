@@ -72,14 +72,14 @@ const v1::StepOutput* Output(const v1::Step& step, v1::Port port) {
 }
 
 // Why a step did not succeed: the failure of the step that it needs, however far back.
-const v1::Step& ReasonOf(const WorkflowView& view, const std::map<std::string, size_t>& places,
-                         const v1::Step& step) {
-  if (step.state() != v1::STATE_CANCELLED) return step;
-  for (const std::string& name : step.depends_on()) {
+const v1::Step* ReasonOf(const WorkflowView& view, const std::map<std::string, size_t>& places,
+                         const v1::Step* step) {
+  if (step->state() != v1::STATE_CANCELLED) return step;
+  for (const std::string& name : step->depends_on()) {
     const auto place = places.find(name);
     if (place == places.end()) continue;
-    const v1::Step& before = *view.steps[place->second].step;
-    if (before.state() == v1::STATE_FAILED || before.state() == v1::STATE_CANCELLED)
+    const v1::Step* const before = view.steps[place->second].step.get();
+    if (before->state() == v1::STATE_FAILED || before->state() == v1::STATE_CANCELLED)
       return ReasonOf(view, places, before);
   }
   return step;
@@ -119,7 +119,7 @@ void Fill(const WorkflowView& view, const Places& places, const v1::Step& step,
     *cell->mutable_report() = report->digest();
   cell->clear_error();
   if (step.state() != v1::STATE_FAILED && step.state() != v1::STATE_CANCELLED) return;
-  const v1::Step& reason = ReasonOf(view, places.steps, step);
+  const v1::Step& reason = *ReasonOf(view, places.steps, &step);
   // A cell whose import failed has failed; nobody cancelled it.
   cell->set_state(reason.state());
   *cell->mutable_error() = reason.error();
