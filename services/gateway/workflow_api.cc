@@ -63,7 +63,7 @@ static std::string SeenBy(const StepContext& step) {
 }
 
 absl::StatusOr<std::string> ListedTenant(const std::string& named, const StepContext& step) {
-  const std::string own = TenantOf(step);
+  std::string own = TenantOf(step);
   if (named.empty() || named == own) return own;
   if (named != kAllTenants && !rpc::IsTenant(named)) {
     Violations violations;
@@ -182,7 +182,7 @@ absl::StatusOr<ViewPtr> WorkflowApi::FindById(const std::string& tenant, const s
                                               const std::weak_ptr<Watcher>* watcher) {
   Board::Watched watched;
   if (watcher != nullptr) watched = board_.Watch(tenant, id, *watcher);
-  const ViewPtr live = watcher == nullptr ? board_.Find(id) : watched.view;
+  ViewPtr live = watcher == nullptr ? board_.Find(id) : watched.view;
   if (live != nullptr) {
     if (!tenant.empty() && live->header.tenant() != tenant) return NoSuchWorkflow(id);
     return live;
@@ -271,7 +271,7 @@ void WorkflowApi::Cancel(const std::string& name, const StepContext& step, const
     done(owner.status());
     return;
   }
-  const std::string tenant = *owner;
+  const std::string& tenant = *owner;
   engine_.Cancel(tenant, id, [this, tenant, id, done](const absl::Status& status) {
     if (!absl::IsNotFound(status)) {
       done(status);

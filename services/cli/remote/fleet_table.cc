@@ -186,7 +186,8 @@ void FleetTable::Add(const pb::FleetCell& cell, const CellAccuracy* accuracy,
                       sqnr, CsvField(cell.error().message()), cell.workflow(),
                       CsvField(cell.step()), CsvField(folder)));
   } else {
-    const std::string percent = drop.empty() ? "" : Number(100 * accuracy->drop, "{:.3f}");
+    const std::string percent =
+        accuracy != nullptr && accuracy->has_drop ? Number(100 * accuracy->drop, "{:.3f}") : "";
     Write(fmt::format(
         R"(<tr class="{}"><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class="number">{:.2f}</td>)"
         R"(<td class="number">{}</td><td>{}</td><td class="number">{}</td><td class="number">{}</td><td>{}</td></tr>)"
