@@ -97,6 +97,7 @@ class Workflow:
         wanted: list[tuple[pathlib.Path, Any]] = []
         for name, outputs in made.items():
             parent, _, kind = name.rpartition("/")
+            _below(root, name)
             if kind == "package" or (kind == "compile" and f"{parent}/package" not in made):
                 wanted += [(root / parent / "model.so", outputs["library"]), (root / parent / "model.h", outputs["header"])]
             elif kind == "analyse":
@@ -196,7 +197,7 @@ class Fleet:
             outputs = {output.name: output.digest for output in cell.outputs}
             if _state(cell.state) != "succeeded" or "library" not in outputs:
                 continue
-            parent = pathlib.Path(folder) / cell.model / cell.options / cell.target
+            parent = _below(folder, f"{cell.model}/{cell.options}/{cell.target}")
             parent.mkdir(parents=True, exist_ok=True)
             for name, digest in ((parent / "model.so", outputs["library"]), (parent / "model.h", outputs["header"])):
                 if not (name.exists() and name.stat().st_size == digest.size_bytes and digest_of(name).hash == digest.hash):
@@ -239,6 +240,9 @@ class Batches(Uploads):
         for url in webhooks:
             spec.webhooks.add(url=url)
         pairs = _named(models)
+        twice = sorted({name for name, _ in pairs if sum(name == other for other, _ in pairs) > 1}) if len(dict(pairs)) < len(pairs) else []
+        if twice:
+            raise InputError(f"several models are called `{twice[0]}`: give them names, as in {{'name': path}}")
         of_a_shard = max(1, CELLS_OF_A_SHARD // (len(spec.compile.choices) * max(1, len(spec.compile.targets))))
         parts = [dict(pairs[start:start + of_a_shard]) for start in range(0, len(pairs), of_a_shard)]
         if not parts:
@@ -299,6 +303,13 @@ class Batches(Uploads):
             token = page.next_page_token
             if not token:
                 return
+
+
+def _below(folder: Path, name: str) -> pathlib.Path:
+    """The path of a name that somebody else has chosen, which may not lead out of the folder."""
+    if name.startswith("/") or ".." in name.split("/"):
+        raise GatewayError(f"`{name}` leads out of `{folder}`", "INVALID_REQUEST")
+    return pathlib.Path(folder) / name
 
 
 def _named(models: Models) -> list[tuple[str, Union[Path, IR]]]:

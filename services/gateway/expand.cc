@@ -1,5 +1,7 @@
 #include "services/gateway/expand.h"
 
+#include <absl/strings/str_split.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -102,8 +104,15 @@ void CheckNameBytes(const v1::StepList& steps, const std::string& path, Violatio
 
 }  // namespace
 
+// Names become paths where outputs are downloaded: none leads out of its folder.
 bool IsStepName(const std::string& text, bool slash) {
   if (text.empty() || text.size() > 255) return false;
+  const std::vector<std::string> parts = absl::StrSplit(text, '/');
+  if (std::any_of(parts.begin(), parts.end(), [](const std::string& part) {
+        return part.empty() || part == "." || part == "..";
+      })) {
+    return false;
+  }
   return std::all_of(text.begin(), text.end(), [&](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
            c == '-' || c == '.' || (slash && c == '/');

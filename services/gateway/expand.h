@@ -52,7 +52,8 @@ absl::StatusOr<std::vector<Digest>> SamplesIn(const std::string& tenant, const v
 // samples' blobs.
 int64_t BytesOf(const v1::WorkflowSpec& expanded, size_t samples);
 
-// Whether `text` is 1 to 255 letters, digits, `_`, `-`, `.` and, if `slash` is true, `/`.
+// Whether `text` is 1 to 255 letters, digits, `_`, `-`, `.` and, if `slash` is true, `/` between parts, none of which is `.`
+// or `..`.
 bool IsStepName(const std::string& text, bool slash);
 
 namespace internal {

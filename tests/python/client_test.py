@@ -395,6 +395,8 @@ class ModelTest(unittest.TestCase):
         with self.assertRaisesRegex(quench.GatewayError, "filter"):
             list(self.client.workflows(filter="colour = red"))
         self.assertFalse(self.client.fleet("nobody").exists)
+        with self.assertRaisesRegex(quench.InputError, "several models are called `digits`"):
+            self.client.compile_fleet([DIGITS, FOLDER / "other/digits.onnx"], request_id="twice")
         self.assertEqual(fleet.cancel(), 0)
         # The same request is the same workflow.
         names = {self.client.analyse_batch([DIGITS], request_id="once").name for _ in range(2)}
@@ -627,7 +629,7 @@ class GatewayTest(unittest.TestCase):
             def ends(file, name, offset, size, bar):
                 for request in whole(file, name, offset, size, bar):
                     if request.write_offset >= 4 << 20:
-                        raise KeyboardInterrupt
+                        raise OSError("this run ends here")
                     yield request
 
             def goes_on(file, name, offset, size, bar):
@@ -635,7 +637,7 @@ class GatewayTest(unittest.TestCase):
                 return whole(file, name, offset, size, bar)
 
             client.gateway._writes = ends
-            with self.assertRaises(BaseException):
+            with self.assertRaises(quench.GatewayError):
                 client.gateway.upload(path)
             client.gateway._writes = goes_on
             digest = client.upload(path)

@@ -35,6 +35,10 @@ absl::Status FleetOutputs::Fetch(const pb::FleetCell& cell, const StepContext& c
   const pb::StepOutput* const header = OutputAt(cell, pb::PORT_HEADER);
   if (cell.state() != pb::STATE_SUCCEEDED || library == nullptr) return absl::OkStatus();
   const fs::path folder = FolderOf(cell);
+  if (!StaysBelow(cell.model() + "/" + cell.options() + "/" + cell.target())) {
+    return InvalidArgument("the names of cell `{}` lead out of the folder of its fleet",
+                           cell.step());
+  }
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return ErrnoStatus(error.value(), "create folder", folder);
@@ -96,7 +100,7 @@ void FleetOutputs::Count(const pb::FleetCell& cell) {
   ++failed_count_;
   const std::string error =
       cell.error().message().empty() ? StateText(cell.state()) : cell.error().message();
-  if (last_model_ == cell.model() && failed_.back().error == error) {
+  if (!failed_.empty() && last_model_ == cell.model() && failed_.back().error == error) {
     ++failed_.back().count;
     return;
   }

@@ -35,12 +35,6 @@ std::string FileNameOf(const pb::StepOutput& output) {
   }
 }
 
-// A path of a model's, which a gateway may have made up.
-bool StaysBelow(const std::string& path) {
-  const fs::path normal = fs::path(path).lexically_normal();
-  return !normal.is_absolute() && !normal.empty() && *normal.begin() != "..";
-}
-
 absl::Status DownloadTo(const fs::path& path, const Digest& digest, GatewayClient& client,
                         const StepContext& context) {
   std::error_code error;
@@ -73,6 +67,11 @@ absl::Status DownloadLibrary(const fs::path& folder, const Digest& digest, Gatew
 
 }  // namespace
 
+bool StaysBelow(const std::string& path) {
+  const fs::path normal = fs::path(path).lexically_normal();
+  return !normal.is_absolute() && !normal.empty() && *normal.begin() != "..";
+}
+
 std::string NameOfLibrary(const fs::path& path) {
   std::array<char, 18> head{};
   std::ifstream(path, std::ios::binary).read(head.data(), head.size());
@@ -94,6 +93,10 @@ absl::Status DownloadOutputs(const pb::Workflow& workflow, const fs::path& folde
   int files = 0;
   for (const pb::Step& step : workflow.steps()) {
     if (step.state() != pb::STATE_SUCCEEDED || packaged.contains(step.name())) continue;
+    if (!StaysBelow(step.name())) {
+      return InvalidArgument("the name of step `{}` leads out of the folder of its workflow",
+                             step.name());
+    }
     const std::string last = step.name().substr(step.name().rfind('/') + 1);
     fs::path place = (folder / step.name()).lexically_normal();
     if ((last == "compile" || last == "package") && last != step.name())

@@ -16,6 +16,9 @@ absl::Status DownloadOutputs(const gateway::v1::Workflow& workflow,
                              const std::filesystem::path& folder, bool all, GatewayClient& client,
                              const StepContext& context);
 
+// Whether a path that somebody else has chosen leads below the folder that it is put into.
+bool StaysBelow(const std::string& path);
+
 // model.so, model.o or model.a, as the file's first bytes say.
 std::string NameOfLibrary(const std::filesystem::path& path);
 

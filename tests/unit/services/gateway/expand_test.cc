@@ -391,5 +391,13 @@ TEST(StepTableTest, BindingsFillTheRequestIn) {
   EXPECT_THAT(MessageOf(none.status()), HasSubstr("step `import` gave no output `canonical`"));
 }
 
+// Names become paths where outputs are downloaded.
+TEST(ExpandTest, NamesStayBelowTheirFolder) {
+  for (const char* name : {"a", "a/b", "a..b/.c", "raspberry-pi/5"})
+    EXPECT_TRUE(IsStepName(name, true)) << name;
+  for (const char* name : {"", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b"})
+    EXPECT_FALSE(IsStepName(name, true)) << name;
+}
+
 }  // namespace
 }  // namespace quench::gateway::expand_test
