@@ -65,7 +65,7 @@ class ServiceHost {
     // The store of a gateway in the same process, in place of config.blobs.
     StepRunner::StorageOf storage;
     metrics::Registry* registry = &metrics::Global();
-    // That of a gateway in the same process (not owned), in place of config.server.tracing.
+    // The tracer of a gateway in the same process (not owned), in place of config.server.tracing.
     rpc::Tracer* tracer = nullptr;
     // The GPUs of steps, in place of this machine's.
     std::optional<Gpus> gpus;

@@ -75,7 +75,7 @@ Action DeclareFleet(const Options& options) {
   const Options list = options.Subcommand("list", "List fleets, newest first");
   list.Add("--limit", job.limit, "Largest number of fleets to list", "N (default 50)")
       .Range(1, 100000);
-  const Options get = options.Subcommand("get", "Show how far a fleet is, and what has failed");
+  const Options get = options.Subcommand("get", "Show how far a fleet is");
   const Options retry = options.Subcommand("retry", "Run again what has failed or was cancelled");
   const Options cancel = options.Subcommand("cancel", "Cancel what has not ended");
   for (const Options& sub : {watch, get, retry, cancel})
