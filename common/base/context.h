@@ -11,6 +11,7 @@
 #include <stop_token>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace quench {
 
@@ -26,11 +27,18 @@ class CancelToken {
   std::stop_source source_;
 };
 
+// What the work's process has written to stderr.
+struct WrittenLines {
+  std::vector<std::string> latest;
+  int64_t count = 0;  // those of `latest` are the last of them
+};
+
 struct Progress {
-  std::string stage;   // "import", "pack weights", ...
-  std::string detail;  // what is being worked on, may be empty
-  int64_t done = 0;    // units finished
-  int64_t total = 0;   // units in all; 0 when unknown
+  std::string stage;                                      // "import", "pack weights", ...
+  std::string detail;                                     // what is being worked on, may be empty
+  int64_t done = 0;                                       // units finished
+  int64_t total = 0;                                      // units in all; 0 when unknown
+  std::shared_ptr<const WrittenLines> written = nullptr;  // null: none
 };
 using ProgressSink = std::function<void(const Progress&)>;
 

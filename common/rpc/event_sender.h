@@ -73,7 +73,8 @@ class EventSender final : public Ticked {
     closed_ = true;
     status_ = std::move(status);
     last_ = std::move(result);
-    if (!status_.ok()) progress_.reset();
+    // What a step's process wrote before it failed is told still.
+    if (!status_.ok() && progress_ && progress_->progress().log().empty()) progress_.reset();
     Advance(std::move(lock), Clock::now());
   }
 

@@ -117,6 +117,10 @@ Event ProgressEvent(const Progress& progress) {
   out->set_detail(progress.detail);
   out->set_done(progress.done);
   out->set_total(progress.total);
+  if (progress.written == nullptr) return event;
+  const WrittenLines& written = *progress.written;
+  out->mutable_log()->Assign(written.latest.begin(), written.latest.end());
+  out->set_log_lines(written.count);
   return event;
 }
 

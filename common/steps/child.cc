@@ -137,6 +137,8 @@ class Child {
   bool Feed();
   bool TakeAll();
   void Take(const std::string& bytes);
+  void Report();
+  void ReportNewLines();
   void Kill(absl::Status why, ChildEnd cause);
   void Reap();
   int PollMilliseconds() const;
@@ -152,6 +154,7 @@ class Child {
   bool ended_by_itself_ = false;  // not by our SIGKILL
   Fd to_child_, from_child_, errors_, cancelled_, ended_;
   ChildLog log_{context_.request_id()};
+  Progress progress_;  // as reported last
   std::string unsent_;
   FrameBuffer buffer_;
   const std::chrono::milliseconds max_stall_{order_.max_stall_milliseconds()};
@@ -225,6 +228,7 @@ void Child::Attend() {
     const int ready = ::poll(fds.data(), fds.size(), PollMilliseconds());
     if (ready < 0 && errno != EINTR) return Kill(Internal("poll failed"), ChildEnd::kCrashed);
     log_.Drain(errors_.get());
+    ReportNewLines();
     if ((fds[4].revents & (POLLHUP | POLLERR)) != 0) fds[4].fd = -1;  // it has closed its stderr
     if (const absl::Status status = context_.Check(); !status.ok()) {
       return Kill(status, absl::IsCancelled(status) ? ChildEnd::kCancelled : ChildEnd::kDeadline);
@@ -280,12 +284,23 @@ void Child::Take(const std::string& bytes) {
   if (news.has_progress()) {
     liveness_.OnProgress();
     const auto& progress = news.progress();
-    context_.Report({progress.stage(), progress.detail(), progress.done(), progress.total()});
+    progress_ = {progress.stage(), progress.detail(), progress.done(), progress.total()};
+    Report();
   } else if (news.has_error()) {
     answer_ = rpc::FromProto(news.error());
   } else {
     answer_ = news.result();
   }
+}
+
+// The latest progress, with the latest lines of its log.
+void Child::Report() {
+  progress_.written = log_.lines();
+  context_.Report(progress_);
+}
+
+void Child::ReportNewLines() {
+  if (log_.lines() != progress_.written) Report();
 }
 
 void Child::Kill(absl::Status why, ChildEnd cause) {
@@ -321,6 +336,7 @@ void Child::Reap() {
   pid_ = -1;
   log_.Drain(errors_.get());
   log_.Finish();
+  ReportNewLines();
   const auto seconds = [](const timeval& time) {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
   };

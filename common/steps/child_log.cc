@@ -35,7 +35,14 @@ void ChildLog::Take(char c) {
 }
 
 void ChildLog::EndLine() {
-  if (!line_.empty()) spdlog::warn("step {} says: {}", request_id_, Printable(line_));
+  if (line_.empty()) return;
+  spdlog::warn("step {} says: {}", request_id_, Printable(line_));
+  auto lines = lines_ == nullptr ? std::make_shared<WrittenLines>()
+                                 : std::make_shared<WrittenLines>(*lines_);
+  ++lines->count;
+  if (lines->latest.size() == kLatestLines) lines->latest.erase(lines->latest.begin());
+  lines->latest.push_back(Printable(line_.substr(0, kLongestLatest)));
+  lines_ = std::move(lines);
   line_.clear();
 }
 

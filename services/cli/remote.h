@@ -199,18 +199,28 @@ struct FleetJob {
 // Prints what it did. FAILED_PRECONDITION where cells of the fleet have failed.
 absl::Status FleetThere(const FleetJob& job, const StepContext& context);
 
-enum class WorkflowVerb { kCreate, kList, kGet, kWatch, kDownload, kRetry, kCancel, kDelete };
+enum class WorkflowVerb {
+  kCreate,
+  kList,
+  kGet,
+  kWatch,
+  kLogs,
+  kDownload,
+  kRetry,
+  kCancel,
+  kDelete
+};
 struct WorkflowJob {
   GatewayOptions gateway;
   WorkflowVerb verb = WorkflowVerb::kList;
-  std::string spec, name, request_id, filter, order_by, output;
+  std::string spec, name, step, request_id, filter, order_by, output;
   std::vector<std::string> labels;
   std::optional<int> priority;
   bool validate_only = false, all = false;
   std::vector<std::string> states;
   std::string tenant;  // whose are listed; "": the caller's, `-`: all
   int limit = 50;
-  bool watch = false;
+  bool watch = false, follow = false;
   std::string format = "text";
 };
 // Prints what it did.

@@ -88,6 +88,11 @@ WorkflowUpdate Reopen(v1::Workflow* workflow) {
 
 }  // namespace
 
+absl::Status Drains() {
+  return rpc::WithRetryAfter(rpc::Error(rpc::Reason::kUnavailable, "the gateway drains: ask again"),
+                             milliseconds(1000));
+}
+
 Engine::Engine(const EngineOptions& options, Loop& loop, JobStore& store, StepRunner& runner,
                Board& board, Pins& pins)
     : options_(options),
@@ -183,7 +188,7 @@ absl::Status Engine::Recover(const NeedsOf& needs_of) {
       Post([this, bytes = needs.bytes, open, sleeper] {
         open_steps_[sleeper.workflow.tenant()] += open;
         open_bytes_[sleeper.workflow.tenant()] += bytes;
-        Sleep(sleeper, bytes, true);
+        Sleep(sleeper, bytes, open, true);
       });
       return;
     }
@@ -209,9 +214,7 @@ void Engine::Create(StoredWorkflow workflow, int64_t bytes, Done done) {
     const std::string& tenant = shared->workflow.tenant();
     const int steps = shared->workflow.steps_size();
     if (draining_) {
-      done(rpc::WithRetryAfter(
-          rpc::Error(rpc::Reason::kUnavailable, "the gateway drains: ask again"),
-          milliseconds(1000)));
+      done(Drains());
       return;
     }
     if (const absl::Status within = CheckQuota(tenant, steps, bytes); !within.ok()) {
@@ -224,7 +227,7 @@ void Engine::Create(StoredWorkflow workflow, int64_t bytes, Done done) {
                             bytes](const absl::Status& status) {
       const auto job = [this, shared, done, steps, bytes, status] {
         if (status.ok()) {
-          Take(std::move(*shared), bytes);
+          Take(std::move(*shared), bytes, steps);
         } else {
           open_steps_[shared->workflow.tenant()] -= steps;
           open_bytes_[shared->workflow.tenant()] -= bytes;
@@ -263,13 +266,12 @@ void Engine::Retry(StoredWorkflow workflow, WorkflowNeeds needs, Done done) {
     const int64_t bytes = needs.bytes;
     const v1::State state = shared->workflow.state();
     if (draining_) {
-      done(rpc::WithRetryAfter(
-          rpc::Error(rpc::Reason::kUnavailable, "the gateway drains: ask again"),
-          milliseconds(1000)));
+      done(Drains());
       return;
     }
     if (!HasEnded(state) || workflows_.contains(IdOf(shared->workflow.name())) ||
-        asleep_.contains(IdOf(shared->workflow.name()))) {
+        asleep_.contains(IdOf(shared->workflow.name())) ||
+        waking_.contains(IdOf(shared->workflow.name()))) {
       done(NotEnded(IdOf(shared->workflow.name())));
       return;
     }
@@ -295,7 +297,7 @@ void Engine::Retry(StoredWorkflow workflow, WorkflowNeeds needs, Done done) {
           const std::string id = IdOf(shared->workflow.name());
           pins_.Add(id, needs.hashes);
           pins_.Release(id);
-          Take(std::move(*shared), bytes);
+          Take(std::move(*shared), bytes, steps);
         } else {
           open_steps_[tenant] -= steps;
           open_bytes_[tenant] -= bytes;
@@ -379,7 +381,10 @@ void Engine::Cancel(const std::string& tenant, const std::string& id, Done done)
   Post([this, tenant, id, done = std::move(done)] {
     const auto sleeper = asleep_.find(id);
     if (waking_.contains(id) || (sleeper != asleep_.end() && sleeper->second.tenant == tenant)) {
-      WakeThen(id, [this, tenant, id, done] { Cancel(tenant, id, done); });
+      WakeThen(id, [this, tenant, id, done](const absl::Status& read) {
+        if (!read.ok()) return done(read);
+        Cancel(tenant, id, done);
+      });
       return;
     }
     const auto found = workflows_.find(id);
@@ -617,6 +622,7 @@ void Engine::Drain(std::function<void()> done) {
   Post([this, done = std::move(done)] {
     draining_ = true;
     on_drained_ = done;
+    LetSleep();
   });
 }
 

@@ -18,6 +18,7 @@
 #include "services/gateway/loop.h"
 #include "services/gateway/pins.h"
 #include "services/gateway/service_load.h"
+#include "services/gateway/step_log.h"
 #include "services/gateway/step_runner.h"
 #include "services/gateway/tenant_usage.h"
 
@@ -36,8 +37,9 @@ struct EngineOptions {
   std::map<std::string, TenantLimits> tenants;
   // Bytes of a tenant's workflows that have not ended: expanded specs, and manifests of samples.
   int64_t max_queued_bytes = int64_t{2} << 30;
-  // Bytes of workflows in memory, of all tenants; others sleep in the store until these have ended. Each tenant has one
-  // in memory at least, and another if that one has a higher priority.
+  // Bytes of workflows in memory, of all tenants; others sleep in the store until these have ended. Above it, up to
+  // twice as many, each tenant has a quarter for workflows whose equally or more urgent ones take less than that. It has
+  // one in memory at least, and another if that one has a higher priority.
   int64_t max_live_bytes = int64_t{32} << 20;
   // Runs a job that reads the store, on another thread where there is one.
   std::function<void(std::function<void()>)> read = [](const std::function<void()>& job) { job(); };
@@ -60,6 +62,9 @@ struct WorkflowNeeds {
   std::vector<std::string> hashes;
   int64_t bytes = 0;
 };
+
+// The answer to callers who ask for what a gateway does no more.
+absl::Status Drains();
 
 class Engine {
  public:
@@ -124,6 +129,7 @@ class Engine {
     int64_t start_us = 0;
     std::string server;
     std::vector<Follower> followers;
+    int64_t log_lines = 0;          // of its process, in the step's log
     int64_t unstored_since_us = 0;  // 0: its result has not been refused by the store
     int refused_stores = 0;
   };
@@ -134,14 +140,20 @@ class Engine {
     int priority = 0;
     uint64_t order = 0;
     int64_t bytes = 0;
+    int steps = 0;  // that have not ended
     v1::State state{};
     bool recovered = false;  // an earlier gateway may have begun it
   };
-  // The workflows of a tenant in memory, by priority.
+  // The workflows of a tenant in memory.
   struct Awake {
+    struct Level {
+      int workflows = 0;
+      int64_t bytes = 0;
+    };
     int64_t bytes = 0;
-    std::map<int, int> workflows;
+    std::map<int, Level> levels;  // by priority
   };
+  using OnAwake = std::function<void(const absl::Status&)>;
   // A workflow as it enters memory.
   enum class Origin { kCreated, kRecovered, kWoken };
 
@@ -150,12 +162,13 @@ class Engine {
   void Occupy(const std::string& tenant, int priority, int64_t bytes);
   void Vacate(const std::string& tenant, int priority, int64_t bytes);
   // Into memory, or to sleep.
-  void Take(StoredWorkflow stored, int64_t bytes);
-  void Sleep(const StoredWorkflow& stored, int64_t bytes, bool recovered);
+  void Take(StoredWorkflow stored, int64_t bytes, int steps);
+  void Sleep(const StoredWorkflow& stored, int64_t bytes, int steps, bool recovered);
   void WakeSome();
   void Wake(const std::string& id);
   void Read(const std::string& id, const Asleep& asleep);
-  void WakeThen(const std::string& id, std::function<void()> job);
+  void WakeThen(const std::string& id, OnAwake job);
+  void LetSleep();
   void OnRead(const std::string& id, const Asleep& asleep, absl::StatusOr<StoredWorkflow> stored);
   void AddEvents(const LiveWorkflow& workflow, WorkflowUpdate* update);
 
@@ -216,6 +229,9 @@ class Engine {
   void Drained(const Run& run, const absl::Status& status);
   void Unreached(const Run& run, const absl::Status& status);
   void LacksDevice(const Run& run, const absl::Status& status);
+  void Log(LiveWorkflow& workflow, int step, const std::string& text) {
+    AddLogLine(text, loop_.UnixMicroseconds(), &workflow.EditProgress(step));
+  }
   void SetWaitingReason(LiveWorkflow& workflow, int step, const std::string& text);
   // Why a step that has waited for its service since `since_us` fails; OK: it goes on waiting.
   absl::Status OutOfPatience(const LiveWorkflow& workflow, const LiveStep& step, int64_t since_us);
@@ -247,8 +263,8 @@ class Engine {
   std::map<std::string, std::set<std::tuple<int, uint64_t, std::string>>> sleepers_;
   std::set<std::string> waking_;
   std::deque<std::string> called_;  // asleep, and woken next whatever the room
-  std::map<std::string, std::vector<std::function<void()>>> once_awake_;  // by id
-  std::map<std::string, Awake> awake_;                                    // by tenant
+  std::map<std::string, std::vector<OnAwake>> once_awake_;  // by id
+  std::map<std::string, Awake> awake_;                      // by tenant
   int64_t awake_bytes_ = 0;
   bool room_changed_ = false;
   std::set<std::string> touched_;              // workflows, since the last Settle

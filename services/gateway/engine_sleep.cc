@@ -14,22 +14,31 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr size_t kMostWaking = 4;
+constexpr int64_t kShareAboveLimit = 4;  // the part of it that a tenant may have, as a divisor
 constexpr auto kReadAgain = milliseconds(1000);
 
 }  // namespace
 
-// A tenant's first workflow always has room, and one that is more urgent than all others of its tenant: no fleet is in
-// the way of either.
+// A fleet that fills memory is not in the way of other tenants, nor of more urgent workflows: these have room above the
+// limit. A tenant's first workflow always has room, and one that is more urgent than all others of its tenant.
 bool Engine::HasRoom(const std::string& tenant, int priority, int64_t bytes) const {
   if (awake_bytes_ + bytes <= options_.max_live_bytes) return true;
   const auto found = awake_.find(tenant);
-  return found == awake_.end() || found->second.workflows.rbegin()->first < priority;
+  if (found == awake_.end()) return true;
+  const std::map<int, Awake::Level>& levels = found->second.levels;
+  if (levels.rbegin()->first < priority) return true;
+  if (awake_bytes_ + bytes > 2 * options_.max_live_bytes) return false;
+  for (auto level = levels.lower_bound(priority); level != levels.end(); ++level)
+    bytes += level->second.bytes;
+  return bytes <= options_.max_live_bytes / kShareAboveLimit;
 }
 
 void Engine::Occupy(const std::string& tenant, int priority, int64_t bytes) {
   Awake& awake = awake_[tenant];
   awake.bytes += bytes;
-  ++awake.workflows[priority];
+  Awake::Level& level = awake.levels[priority];
+  ++level.workflows;
+  level.bytes += bytes;
   awake_bytes_ += bytes;
 }
 
@@ -38,12 +47,14 @@ void Engine::Vacate(const std::string& tenant, int priority, int64_t bytes) {
   Awake& awake = found->second;
   awake.bytes -= bytes;
   awake_bytes_ -= bytes;
-  if (--awake.workflows[priority] == 0) awake.workflows.erase(priority);
-  if (awake.workflows.empty()) awake_.erase(found);
+  Awake::Level& level = awake.levels[priority];
+  level.bytes -= bytes;
+  if (--level.workflows == 0) awake.levels.erase(priority);
+  if (awake.levels.empty()) awake_.erase(found);
   room_changed_ = true;
 }
 
-void Engine::Take(StoredWorkflow stored, int64_t bytes) {
+void Engine::Take(StoredWorkflow stored, int64_t bytes, int steps) {
   const v1::Workflow& header = stored.workflow;
   const auto sleepers = sleepers_.find(header.tenant());
   // Sleepers of its tenant that are as urgent and came earlier have their turn first.
@@ -53,23 +64,24 @@ void Engine::Take(StoredWorkflow stored, int64_t bytes) {
     Adopt(std::move(stored), bytes, Origin::kCreated, false);
   } else {
     board_.Expect(IdOf(header.name()), header.tenant());
-    Sleep(stored, bytes, false);
+    Sleep(stored, bytes, steps, false);
   }
 }
 
 // Its blobs stay pinned.
-void Engine::Sleep(const StoredWorkflow& stored, int64_t bytes, bool recovered) {
+void Engine::Sleep(const StoredWorkflow& stored, int64_t bytes, int steps, bool recovered) {
   const v1::Workflow& header = stored.workflow;
   const std::string id = IdOf(header.name());
-  const Asleep asleep{header.tenant(), header.priority(), next_order_++,
-                      bytes,           header.state(),    recovered};
+  const Asleep asleep{header.tenant(), header.priority(), next_order_++, bytes,
+                      steps,           header.state(),    recovered};
   asleep_[id] = asleep;
   sleepers_[asleep.tenant].emplace(-asleep.priority, asleep.order, id);
   Gauge(asleep.state).Increment();
   room_changed_ = true;
   if (!stored.spec.has_timeout()) return;
   After(TimeLeft(header, stored.spec), [this, id] {
-    if (asleep_.contains(id)) WakeThen(id, [] {});  // to end, as its time is over
+    if (asleep_.contains(id))
+      WakeThen(id, [](const absl::Status&) {});  // to end, as its time is over
   });
 }
 
@@ -122,11 +134,24 @@ void Engine::Read(const std::string& id, const Asleep& asleep) {
 }
 
 // Some at a time: a fleet that is cancelled is not in memory all at once.
-void Engine::WakeThen(const std::string& id, std::function<void()> job) {
-  std::vector<std::function<void()>>& jobs = once_awake_[id];
+void Engine::WakeThen(const std::string& id, OnAwake job) {
+  if (draining_ && !waking_.contains(id)) {
+    job(Drains());
+    return;
+  }
+  std::vector<OnAwake>& jobs = once_awake_[id];
   if (jobs.empty() && !waking_.contains(id)) called_.push_back(id);
   jobs.push_back(std::move(job));
   room_changed_ = true;
+}
+
+// Those that were to be read for a caller's sake are not any more.
+void Engine::LetSleep() {
+  for (const std::string& id : std::exchange(called_, {})) {
+    const auto jobs = once_awake_.extract(id);
+    if (jobs.empty()) continue;
+    for (const OnAwake& job : jobs.mapped()) job(Drains());
+  }
 }
 
 void Engine::OnRead(const std::string& id, const Asleep& asleep,
@@ -138,12 +163,15 @@ void Engine::OnRead(const std::string& id, const Asleep& asleep,
     return;
   }
   Gauge(asleep.state).Decrement();
+  // One that is gone is as if it had ended.
+  const absl::Status read = absl::IsNotFound(stored.status()) ? absl::OkStatus() : stored.status();
   if (stored.ok()) {
     Adopt(*std::move(stored), asleep.bytes, Origin::kWoken, asleep.recovered);
   } else {
     spdlog::error("workflow={} is left out: {}", id, MessageOf(stored.status()));
     Vacate(asleep.tenant, asleep.priority, asleep.bytes);
     open_bytes_[asleep.tenant] -= asleep.bytes;
+    open_steps_[asleep.tenant] -= asleep.steps;
     pins_.Remove(id);
     board_.Remove(id);
   }
@@ -151,7 +179,7 @@ void Engine::OnRead(const std::string& id, const Asleep& asleep,
   waking_.erase(id);
   const auto jobs = once_awake_.extract(id);
   if (jobs.empty()) return;
-  for (const std::function<void()>& job : jobs.mapped()) job();
+  for (const OnAwake& job : jobs.mapped()) job(read);
 }
 
 // Events for the receivers that the workflow names. One that was told already has the same id.

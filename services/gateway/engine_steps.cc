@@ -203,7 +203,11 @@ void Engine::OnEvent(uint64_t id, const StepEvent& event) {
     run.server = event.server;
     if (!run.accepted) OnAccepted(run);
   } else {
-    *run.workflow->EditProgress(run.step).mutable_progress() = event.progress;
+    v1::Step& step = run.workflow->EditProgress(run.step);
+    run.log_lines = AddLogOf(event.progress, run.log_lines, loop_.UnixMicroseconds(), &step);
+    *step.mutable_progress() = event.progress;
+    step.mutable_progress()->clear_log();
+    step.mutable_progress()->clear_log_lines();
     Touch(run.workflow);
   }
 }
@@ -263,6 +267,8 @@ void Engine::Begin(Run& run) {
       .Observe(static_cast<double>(now - Microseconds(step.ready_time())) / 1e6);
   step.set_attempt(step.attempt() + 1);
   step.clear_waiting_reason();
+  Log(workflow, run.step,
+      run.server.empty() ? "shares the run of an equal step" : "taken by " + run.server);
   if (!live.rerunning) {
     step.set_state(v1::STATE_RUNNING);
     *step.mutable_start_time() = TimestampOf(now);
@@ -360,6 +366,7 @@ void Engine::Succeed(const WorkflowPtr& workflow, int step, const StepResult& re
   for (const v1::StepOutput& output : result.outputs) *value.add_outputs() = output;
   *value.mutable_execution() = result.execution;
   value.set_cache_hit(result.execution.cache_hit());
+  Log(*workflow, step, LogTextOf(result.execution));
   pins_.Add(workflow->id, HashesOf(value));
   live.request = nullptr;
   live.faulty_since_us = 0;
@@ -397,6 +404,7 @@ void Engine::AddFailedAttempt(v1::Step& step, const std::string& server,
   *attempt->mutable_start_time() = start;
   *attempt->mutable_end_time() = Now();
   *attempt->mutable_error() = ToProto(status);
+  AddLogLine("attempt failed: " + MessageOf(status), loop_.UnixMicroseconds(), &step);
 }
 
 void Engine::RetryStep(const Run& run, const absl::Status& status, Ending ending) {
@@ -524,6 +532,7 @@ void Engine::LacksDevice(const Run& run, const absl::Status& status) {
 void Engine::SetWaitingReason(LiveWorkflow& workflow, int step, const std::string& text) {
   if (workflow.steps[step].value->waiting_reason() == text) return;
   workflow.EditProgress(step).set_waiting_reason(text);
+  if (!text.empty()) Log(workflow, step, "waits: " + text);
   touched_.insert(workflow.id);
 }
 
@@ -617,7 +626,11 @@ void Engine::EndStep(const WorkflowPtr& workflow, int step, v1::State state,
   value.clear_progress();
   value.clear_waiting_reason();
   *value.mutable_end_time() = Now();
-  if (!why.ok()) *value.mutable_error() = ToProto(why);
+  if (!why.ok()) {
+    *value.mutable_error() = ToProto(why);
+    Log(*workflow, step,
+        fmt::format("{}: {}", state == v1::STATE_FAILED ? "failed" : "cancelled", MessageOf(why)));
+  }
   if (options_.tracer != nullptr) {
     options_.tracer->Record(StepSpan(workflow->traceparent, workflow->header, value));
   }

@@ -11,6 +11,10 @@ void FairQueue::Add(Entry entry) {
   ready_us_[static_cast<size_t>(entry.stage)].insert(entry.ready_us);
   const Place place(-entry.priority, entry.order);
   places_[entry.ref] = {entry.service, place};
+  if (!waiting_[service].contains(entry.tenant)) {
+    double& pass = passes_[service][entry.tenant];
+    pass = std::max(pass, last_pass_[service]);
+  }
   waiting_[service][entry.tenant].emplace(place, std::move(entry));
 }
 
@@ -33,22 +37,25 @@ void FairQueue::Remove(const StepRef& ref) {
 }
 
 std::optional<FairQueue::Entry> FairQueue::Pop(metrics::Service service) {
-  auto& tenants = waiting_[static_cast<size_t>(service)];
+  const auto index = static_cast<size_t>(service);
+  auto& tenants = waiting_[index];
   auto best = tenants.end();
-  std::pair<double, uint64_t> best_rank;
+  std::tuple<double, double, uint64_t> best_rank;
   for (auto tenant = tenants.begin(); tenant != tenants.end(); ++tenant) {
     const auto found = running_.find(tenant->first);
     const Running running = found == running_.end() ? Running() : found->second;
     const Share& share = ShareOf(tenant->first);
     if (share.max_running > 0 && running.total >= share.max_running) continue;
-    const std::pair rank(
-        static_cast<double>(running.of[static_cast<size_t>(service)]) / share.weight,
-        tenant->second.begin()->second.order);
+    const std::tuple rank(static_cast<double>(running.of[index]) / share.weight,
+                          passes_[index][tenant->first], tenant->second.begin()->second.order);
     if (best == tenants.end() || rank < best_rank)
       std::tie(best, best_rank) = std::pair(tenant, rank);
   }
   if (best == tenants.end()) return std::nullopt;
   Entry entry = best->second.begin()->second;
+  double& pass = passes_[index][entry.tenant];
+  last_pass_[index] = pass;
+  pass += 1.0 / ShareOf(entry.tenant).weight;
   Remove(entry.ref);
   return entry;
 }

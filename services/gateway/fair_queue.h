@@ -1,6 +1,7 @@
 // Steps that wait for a slot of their service, and whose turn it is: the tenant with the fewest
-// steps running there for its weight; among equals, the one whose first step has waited longest. A
-// tenant's steps come by priority, then in their order.
+// steps running there for its weight; among equals, turns go by stride scheduling (Waldspurger and
+// Weihl, 1995), in proportion to their weights. A tenant's steps come by priority, then in their
+// order.
 #pragma once
 
 #include <array>
@@ -76,6 +77,9 @@ class FairQueue {
   const Share general_;
   const std::map<std::string, Share> shares_;
   std::array<std::map<std::string, Waiting>, kServices> waiting_;  // by tenant; none is empty
+  // Each turn adds 1 / weight to a tenant's pass; the lowest is next. One that had nothing to do begins where the others are.
+  std::array<std::map<std::string, double>, kServices> passes_;  // by tenant
+  std::array<double, kServices> last_pass_{};                    // of the last turn
   std::map<StepRef, std::pair<metrics::Service, Place>> places_;
   std::map<std::string, Running> running_;
   std::array<std::multiset<int64_t>, kStages> ready_us_;

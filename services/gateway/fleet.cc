@@ -10,7 +10,7 @@
 namespace quench::gateway {
 namespace {
 
-void Add(const v1::Counts& counts, v1::Counts* sum) {
+void AddCounts(const v1::Counts& counts, v1::Counts* sum) {
   sum->set_queued(sum->queued() + counts.queued());
   sum->set_running(sum->running() + counts.running());
   sum->set_succeeded(sum->succeeded() + counts.succeeded());
@@ -71,16 +71,26 @@ const v1::StepOutput* Output(const v1::Step& step, v1::Port port) {
   return nullptr;
 }
 
-// Why a step did not succeed: the failure of the step that it needs, however far back.
-const v1::Step* ReasonOf(const WorkflowView& view, const std::map<std::string, size_t>& places,
-                         const v1::Step* step) {
-  if (step->state() != v1::STATE_CANCELLED) return step;
-  for (const std::string& name : step->depends_on()) {
+// The earlier step that keeps this cancelled one from being done; null: there is none.
+const v1::Step* Hindrance(const WorkflowView& view, const std::map<std::string, size_t>& places,
+                          const v1::Step& step) {
+  for (const std::string& name : step.depends_on()) {
     const auto place = places.find(name);
     if (place == places.end()) continue;
     const v1::Step* const before = view.steps[place->second].step.get();
     if (before->state() == v1::STATE_FAILED || before->state() == v1::STATE_CANCELLED)
-      return ReasonOf(view, places, before);
+      return before;
+  }
+  return nullptr;
+}
+
+// Why a step did not succeed: the failure of the step that it needs, however far back.
+const v1::Step* ReasonOf(const WorkflowView& view, const std::map<std::string, size_t>& places,
+                         const v1::Step* step) {
+  while (step->state() == v1::STATE_CANCELLED) {
+    const v1::Step* const before = Hindrance(view, places, *step);
+    if (before == nullptr) break;
+    step = before;
   }
   return step;
 }
@@ -129,35 +139,43 @@ void Fill(const WorkflowView& view, const Places& places, const v1::Step& step,
 
 }  // namespace
 
-v1::Fleet FleetOf(const std::vector<v1::Workflow>& workflows) {
-  v1::Fleet fleet;
-  const v1::Workflow& first = workflows.front();
-  fleet.set_id(first.fleet().fleet());
-  fleet.set_tenant(first.tenant());
-  fleet.set_shards(first.fleet().shards());
-  fleet.set_created_shards(static_cast<int32_t>(workflows.size()));
-  *fleet.mutable_labels() = first.labels();
-  int64_t created = Microseconds(first.create_time()), started = 0, ended = 0;
-  for (const v1::Workflow& workflow : workflows) {
-    Add(One(workflow.state()), fleet.mutable_workflows());
-    Add(workflow.counts(), fleet.mutable_steps());
-    created = std::min(created, Microseconds(workflow.create_time()));
-    if (workflow.has_start_time()) {
-      const int64_t start = Microseconds(workflow.start_time());
-      started = started == 0 ? start : std::min(started, start);
-    }
-    if (workflow.has_end_time()) ended = std::max(ended, Microseconds(workflow.end_time()));
-    for (const auto& [key, value] : first.labels()) {
-      const auto other = workflow.labels().find(key);
-      if (other == workflow.labels().end() || other->second != value)
-        fleet.mutable_labels()->erase(key);
-    }
+void FleetSum::Add(const v1::Workflow& workflow) {
+  if (fleet_.created_shards() == 0) {
+    fleet_.set_id(workflow.fleet().fleet());
+    fleet_.set_tenant(workflow.tenant());
+    fleet_.set_shards(workflow.fleet().shards());
+    *fleet_.mutable_labels() = workflow.labels();
+    created_us_ = Microseconds(workflow.create_time());
   }
-  fleet.set_state(StateOf(fleet));
-  *fleet.mutable_create_time() = TimestampOf(created);
-  if (started != 0) *fleet.mutable_start_time() = TimestampOf(started);
-  if (HasEnded(fleet.state())) *fleet.mutable_end_time() = TimestampOf(ended);
-  return fleet;
+  fleet_.set_created_shards(fleet_.created_shards() + 1);
+  AddCounts(One(workflow.state()), fleet_.mutable_workflows());
+  AddCounts(workflow.counts(), fleet_.mutable_steps());
+  created_us_ = std::min(created_us_, Microseconds(workflow.create_time()));
+  if (workflow.has_start_time()) {
+    const int64_t start = Microseconds(workflow.start_time());
+    started_us_ = started_us_ == 0 ? start : std::min(started_us_, start);
+  }
+  if (workflow.has_end_time()) ended_us_ = std::max(ended_us_, Microseconds(workflow.end_time()));
+  auto& labels = *fleet_.mutable_labels();
+  for (auto label = labels.begin(); label != labels.end();) {
+    const auto other = workflow.labels().find(label->first);
+    const bool equal = other != workflow.labels().end() && other->second == label->second;
+    label = equal ? std::next(label) : labels.erase(label);
+  }
+}
+
+v1::Fleet FleetSum::Take() {
+  fleet_.set_state(StateOf(fleet_));
+  *fleet_.mutable_create_time() = TimestampOf(created_us_);
+  if (started_us_ != 0) *fleet_.mutable_start_time() = TimestampOf(started_us_);
+  if (HasEnded(fleet_.state())) *fleet_.mutable_end_time() = TimestampOf(ended_us_);
+  return std::move(fleet_);
+}
+
+v1::Fleet FleetOf(const std::vector<v1::Workflow>& workflows) {
+  FleetSum sum;
+  for (const v1::Workflow& workflow : workflows) sum.Add(workflow);
+  return sum.Take();
 }
 
 std::vector<v1::FleetCell> CellsOf(const WorkflowView& view) {

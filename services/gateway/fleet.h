@@ -8,6 +8,18 @@
 
 namespace quench::gateway {
 
+// A fleet from its workflows, one after the other, without their steps.
+class FleetSum {
+ public:
+  void Add(const v1::Workflow& workflow);
+  // Once, after one workflow at least.
+  v1::Fleet Take();
+
+ private:
+  v1::Fleet fleet_;
+  int64_t created_us_ = 0, started_us_ = 0, ended_us_ = 0;
+};
+
 // The fleet of workflows, without their steps, that all belong to it; at least one.
 v1::Fleet FleetOf(const std::vector<v1::Workflow>& workflows);
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 #include <mutex>
+#include <optional>
 
 #include "common/base/status.h"
 #include "services/gateway/fleet.h"
@@ -10,8 +11,33 @@
 namespace quench::gateway {
 namespace {
 
-constexpr int kUsualFleets = 50, kMostFleets = 500, kUsualCells = 1000;
+constexpr int kUsualFleets = 50, kMostFleets = 200, kUsualCells = 1000;
+constexpr int kMostCells = 5000;
 constexpr size_t kMostChangesAtOnce = 16;
+
+// Where a page of cells begins.
+struct CellPlace {
+  int shard = 0;
+  size_t cell = 0;  // in its shard
+};
+
+// "SHARD.CELL"; "" is the first. Nothing for anything else.
+std::optional<CellPlace> ParsePlace(const std::string& token) {
+  CellPlace place;
+  if (token.empty()) return place;
+  const char* const end = token.data() + token.size();
+  const auto shard = std::from_chars(token.data(), end, place.shard);
+  if (shard.ec != std::errc() || shard.ptr == end || *shard.ptr != '.') return std::nullopt;
+  const auto cell = std::from_chars(shard.ptr + 1, end, place.cell);
+  if (cell.ec != std::errc() || cell.ptr != end) return std::nullopt;
+  return place;
+}
+
+// Whether a list of a request has the value; an empty one has all.
+template <typename Values>
+bool Asked(const Values& values, int value) {
+  return values.empty() || std::find(values.begin(), values.end(), value) != values.end();
+}
 
 }  // namespace
 
@@ -40,52 +66,42 @@ absl::StatusOr<v1::ListFleetsResponse> WorkflowApi::ListFleets(const v1::ListFle
   if (request.page_size() > 0) query.page_size = std::min(request.page_size(), kMostFleets);
   QUENCH_ASSIGN_OR_RETURN(const FleetPage page, store_.ListFleets(query));
   v1::ListFleetsResponse response;
-  for (const std::vector<v1::Workflow>& workflows : page.fleets)
-    *response.add_fleets() = FleetOf(workflows);
+  response.mutable_fleets()->Assign(page.fleets.begin(), page.fleets.end());
   response.set_next_page_token(page.next_page_token);
   return response;
 }
 
-// A page's token is the next shard.
 absl::StatusOr<v1::ListFleetCellsResponse> WorkflowApi::ListCells(
     const v1::ListFleetCellsRequest& request, const StepContext& step) {
   Violations violations;
   if (request.page_size() < 0)
     violations.Add("page_size", fmt::format("is {}, must not be negative", request.page_size()));
-  int next = 0;
-  const std::string& token = request.page_token();
-  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), next);
-  if (!token.empty() && (error != std::errc() || end != token.data() + token.size()))
-    violations.Add("page_token", "was not returned with a page");
+  const std::optional<CellPlace> next = ParsePlace(request.page_token());
+  if (!next) violations.Add("page_token", "was not returned with a page");
   QUENCH_RETURN_IF_ERROR(violations.Finish());
-  const int most = request.page_size() == 0 ? kUsualCells : request.page_size();
+  const int most =
+      request.page_size() == 0 ? kUsualCells : std::min(request.page_size(), kMostCells);
   QUENCH_ASSIGN_OR_RETURN(const std::vector<v1::Workflow> workflows,
                           WorkflowsOf(request.id(), step));
   v1::ListFleetCellsResponse response;
   size_t bytes = 0;
   for (const v1::Workflow& workflow : workflows) {
     const int shard = workflow.fleet().shard();
-    const bool asked = request.shards().empty() ||
-                       std::count(request.shards().begin(), request.shards().end(), shard) > 0;
-    if (shard < next || !asked) continue;
+    if (shard < next->shard || !Asked(request.shards(), shard)) continue;
     const absl::StatusOr<ViewPtr> view = Get(workflow.name(), step);
     if (absl::IsNotFound(view.status())) continue;  // deleted meanwhile
     QUENCH_RETURN_IF_ERROR(view.status());
     std::vector<v1::FleetCell> cells = CellsOf(**view);
-    std::erase_if(cells, [&request](const v1::FleetCell& cell) {
-      return !request.states().empty() &&
-             std::count(request.states().begin(), request.states().end(), cell.state()) == 0;
-    });
-    size_t more = 0;
-    for (const v1::FleetCell& cell : cells) more += cell.ByteSizeLong();
-    const bool full =
-        response.cells_size() + static_cast<int>(cells.size()) > most || bytes + more > kMostBytes;
-    if (full && !response.cells().empty()) {
-      response.set_next_page_token(std::to_string(shard));
-      break;
+    for (size_t i = shard == next->shard ? next->cell : 0; i < cells.size(); ++i) {
+      if (!Asked(request.states(), cells[i].state())) continue;
+      bytes += cells[i].ByteSizeLong();
+      const bool full = response.cells_size() == most || bytes > kMostBytes;
+      if (full && !response.cells().empty()) {
+        response.set_next_page_token(fmt::format("{}.{}", shard, i));
+        return response;
+      }
+      response.add_cells()->Swap(&cells[i]);
     }
-    bytes += more;
-    for (v1::FleetCell& cell : cells) response.add_cells()->Swap(&cell);
   }
   return response;
 }
@@ -127,6 +143,7 @@ void WorkflowApi::ForEach(std::vector<std::string> names, const Change& change,
     std::mutex mutex;
     std::vector<std::string> names;
     size_t next = 0, ended = 0;
+    int changed = 0;
     absl::Status first_error;
   };
   if (names.empty()) {
@@ -148,13 +165,16 @@ void WorkflowApi::ForEach(std::vector<std::string> names, const Change& change,
       bool last = false;
       {
         const std::lock_guard lock(progress->mutex);
-        progress->first_error.Update(status);
+        if (status.ok()) ++progress->changed;
+        // Deleted, or changed by another call meanwhile.
+        const bool moot = absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
+        if (!moot) progress->first_error.Update(status);
         last = ++progress->ended == progress->names.size();
       }
       if (!last) {
         run_([begin] { (*begin)(); });
       } else if (progress->first_error.ok()) {
-        done(static_cast<int>(progress->names.size()));
+        done(progress->changed);
       } else {
         done(progress->first_error);
       }

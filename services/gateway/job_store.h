@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/blobs/blob_id.h"
+#include "quench/gateway/v1/fleets.pb.h"
 #include "quench/gateway/v1/workflows.pb.h"
 #include "services/gateway/event_queue.h"
 #include "services/gateway/filter.h"
@@ -77,8 +78,7 @@ struct FleetQuery {
 };
 
 struct FleetPage {
-  // The workflows of each fleet, newest fleet first, without steps.
-  std::vector<std::vector<v1::Workflow>> fleets;
+  std::vector<v1::Fleet> fleets;  // newest first
   std::string next_page_token;
 };
 
@@ -99,7 +99,8 @@ class JobStore : public EventQueue {
   // NOT_FOUND if it does not exist, FAILED_PRECONDITION if it has not ended.
   virtual void Delete(const std::string& tenant, const std::string& id, Done done) = 0;
   // Forgets workflows that have ended and whose expire_time has come, and the oldest ended ones of tenants above
-  // `limits`; `now_us` is Unix time in microseconds. Calls `done` with the ids it forgot, also if it then failed.
+  // `limits`. The workflows of a fleet are forgotten together, once all have ended, and not before the last expires or
+  // the first is above the limits. `now_us` is Unix time in microseconds. Calls `done` with the ids it forgot, also if it then failed.
   using Forgotten = std::function<void(const absl::Status&, const std::vector<std::string>&)>;
   virtual void Expire(int64_t now_us, const EndedLimits& limits, Forgotten done) = 0;
 

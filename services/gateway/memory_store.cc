@@ -1,9 +1,11 @@
 #include "services/gateway/memory_store.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "common/base/status.h"
 #include "services/gateway/cloud_event.h"
+#include "services/gateway/fleet.h"
 
 namespace quench::gateway {
 
@@ -108,23 +110,42 @@ void MemoryJobStore::Forget(const std::string& id) {
 }
 
 void MemoryJobStore::Expire(int64_t now_us, const EndedLimits& limits, Forgotten done) {
+  // A workflow, or those of a fleet.
+  struct Together {
+    std::vector<std::string> ids;
+    std::string tenant;
+    int64_t bytes = 0, first_us = std::numeric_limits<int64_t>::max(), last_us = 0;
+    bool ended = true;
+  };
   std::vector<std::string> forgotten;
   {
     const std::lock_guard lock(mutex_);
-    std::vector<std::pair<int64_t, std::string>> ended;  // by when they expire
+    std::map<std::string, Together> groups;
     for (const auto& [id, stored] : workflows_) {
-      if (!HasEnded(stored.workflow.state())) continue;
-      ended.emplace_back(Microseconds(stored.workflow.expire_time()), id);
+      const v1::Workflow& workflow = stored.workflow;
+      Together& group =
+          groups[workflow.has_fleet() ? workflow.tenant() + "/" + workflow.fleet().fleet() : id];
+      group.ids.push_back(id);
+      group.tenant = workflow.tenant();
+      group.bytes += static_cast<int64_t>(workflow.ByteSizeLong() + stored.asked.ByteSizeLong());
+      group.ended = group.ended && HasEnded(workflow.state());
+      group.first_us = std::min(group.first_us, Microseconds(workflow.expire_time()));
+      group.last_us = std::max(group.last_us, Microseconds(workflow.expire_time()));
     }
-    std::sort(ended.rbegin(), ended.rend());
+    std::vector<const Together*> ended;
+    for (const auto& [name, group] : groups) {
+      if (group.ended) ended.push_back(&group);
+    }
+    std::sort(ended.begin(), ended.end(), [](const Together* one, const Together* other) {
+      return one->first_us > other->first_us;
+    });
     std::map<std::string, EndedLimits> left;
-    for (const auto& [expire_us, id] : ended) {
-      const StoredWorkflow& stored = workflows_.at(id);
-      EndedLimits& tenant = left.emplace(stored.workflow.tenant(), limits).first->second;
-      tenant.workflows -= 1;
-      tenant.bytes -=
-          static_cast<int64_t>(stored.workflow.ByteSizeLong() + stored.asked.ByteSizeLong());
-      if (expire_us <= now_us || tenant.workflows < 0 || tenant.bytes < 0) forgotten.push_back(id);
+    for (const Together* group : ended) {
+      EndedLimits& tenant = left.emplace(group->tenant, limits).first->second;
+      tenant.workflows -= static_cast<int64_t>(group->ids.size());
+      tenant.bytes -= group->bytes;
+      if (group->last_us <= now_us || tenant.workflows < 0 || tenant.bytes < 0)
+        forgotten.insert(forgotten.end(), group->ids.begin(), group->ids.end());
     }
     for (const std::string& id : forgotten) Forget(id);
   }
@@ -228,7 +249,7 @@ absl::StatusOr<FleetPage> MemoryJobStore::ListFleets(const FleetQuery& query) {
       page.next_page_token = PageToken(std::prev(each)->first);
       break;
     }
-    page.fleets.push_back(FleetLocked(each->second.first, each->second.second));
+    page.fleets.push_back(FleetOf(FleetLocked(each->second.first, each->second.second)));
   }
   return page;
 }

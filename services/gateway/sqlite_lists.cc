@@ -1,11 +1,13 @@
 #include "services/gateway/sqlite_lists.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <mutex>
 #include <set>
 
 #include "common/base/status.h"
+#include "services/gateway/fleet.h"
 
 namespace quench::gateway {
 namespace {
@@ -77,12 +79,13 @@ class Finder {
   const Condition* const label_;
 };
 
-absl::StatusOr<std::vector<v1::Workflow>> Headers(Sqlite::Query& rows) {
-  std::vector<v1::Workflow> headers;
+absl::Status ForEachHeader(Sqlite::Query& rows, const std::function<void(v1::Workflow)>& visit) {
   while (true) {
     QUENCH_ASSIGN_OR_RETURN(const bool more, rows.Next());
-    if (!more) return headers;
-    if (!headers.emplace_back().ParseFromString(rows.BytesAt(0))) return Damaged("a workflow");
+    if (!more) return absl::OkStatus();
+    v1::Workflow header;
+    if (!header.ParseFromString(rows.BytesAt(0))) return Damaged("a workflow");
+    visit(std::move(header));
   }
 }
 
@@ -120,7 +123,10 @@ absl::StatusOr<std::vector<v1::Workflow>> ListFleetWorkflows(Sqlite& db, const s
                                                              const std::string& fleet) {
   Sqlite::Query rows = db.Prepared(kFleetRows);
   rows.Text(tenant).Text(fleet);
-  return Headers(rows);
+  std::vector<v1::Workflow> headers;
+  QUENCH_RETURN_IF_ERROR(ForEachHeader(
+      rows, [&headers](v1::Workflow header) { headers.push_back(std::move(header)); }));
+  return headers;
 }
 
 absl::StatusOr<FleetPage> ListFleetPage(Sqlite& db, const FleetQuery& query) {
@@ -147,9 +153,11 @@ absl::StatusOr<FleetPage> ListFleetPage(Sqlite& db, const FleetQuery& query) {
   const bool more = static_cast<int>(found.size()) > query.page_size;
   if (more) found.resize(query.page_size);
   for (const Found& each : found) {
-    QUENCH_ASSIGN_OR_RETURN(std::vector<v1::Workflow> workflows,
-                            ListFleetWorkflows(db, each.tenant, each.fleet));
-    page.fleets.push_back(std::move(workflows));
+    Sqlite::Query rows = db.Prepared(kFleetRows);
+    rows.Text(each.tenant).Text(each.fleet);
+    FleetSum sum;
+    QUENCH_RETURN_IF_ERROR(ForEachHeader(rows, [&sum](v1::Workflow header) { sum.Add(header); }));
+    page.fleets.push_back(sum.Take());
   }
   if (more)
     page.next_page_token =

@@ -15,13 +15,13 @@
 #include "common/rpc/errors.h"
 #include "services/gateway/cloud_event.h"
 #include "services/gateway/fleet.h"
+#include "services/gateway/sqlite_expiry.h"
 #include "services/gateway/sqlite_lists.h"
 #include "services/gateway/sqlite_schema.h"
 
 namespace quench::gateway {
 namespace {
 
-constexpr int kForgottenAtOnce = 200;
 // Pages of 4 KiB that the file keeps for what comes next, and that it gives back in one transaction.
 constexpr int64_t kSparePages = 1024, kPagesAtOnce = 5000;
 
@@ -52,13 +52,6 @@ constexpr char kKeepNoMore[] =
 constexpr char kStateOf[] = "SELECT state, revision FROM workflows WHERE id = ? AND tenant = ?";
 constexpr char kRevisionOf[] = "SELECT revision FROM workflows WHERE id = ?";
 constexpr char kDelete[] = "DELETE FROM workflows WHERE id = ?";
-constexpr char kExpired[] =
-    "SELECT id FROM workflows WHERE expire_us <= ? ORDER BY expire_us LIMIT ?";
-constexpr char kTenantsAbove[] =
-    "SELECT tenant, workflows - ?, bytes - ? FROM ended WHERE workflows > ? OR bytes > ?";
-constexpr char kFirstEnded[] =
-    "SELECT id, bytes FROM workflows WHERE tenant = ? AND expire_us IS NOT NULL "
-    "ORDER BY expire_us LIMIT ?";
 constexpr char kFreePages[] = "PRAGMA freelist_count";
 constexpr char kGet[] =
     "SELECT key, header, spec_hash, traceparent, spec, asked, id FROM workflows WHERE id = ? AND "
@@ -211,36 +204,6 @@ absl::Status DeleteRow(Sqlite& db, const std::string& tenant, const std::string&
     if (!HasEnded(static_cast<v1::State>(query.IntAt(0)))) return NotEnded(id);
   }
   return db.Prepared(kDelete).Text(id).Run();
-}
-
-// The workflows that are to be forgotten next, some at a time.
-absl::StatusOr<std::vector<std::string>> NextForgotten(Sqlite& db, int64_t now_us,
-                                                       const EndedLimits& limits) {
-  std::vector<std::string> ids;
-  Sqlite::Query expired = db.Prepared(kExpired);
-  expired.Int(now_us).Int(kForgottenAtOnce);
-  while (true) {
-    QUENCH_ASSIGN_OR_RETURN(const bool more, expired.Next());
-    if (!more) break;
-    ids.push_back(expired.BytesAt(0));
-  }
-  if (!ids.empty()) return ids;
-  Sqlite::Query tenants = db.Prepared(kTenantsAbove);
-  tenants.Int(limits.workflows).Int(limits.bytes).Int(limits.workflows).Int(limits.bytes);
-  while (true) {
-    QUENCH_ASSIGN_OR_RETURN(const bool more, tenants.Next());
-    if (!more) return ids;
-    int64_t workflows = tenants.IntAt(1), bytes = tenants.IntAt(2);
-    Sqlite::Query ended = db.Prepared(kFirstEnded);
-    ended.Text(tenants.BytesAt(0)).Int(kForgottenAtOnce);
-    while (workflows > 0 || bytes > 0) {
-      QUENCH_ASSIGN_OR_RETURN(const bool another, ended.Next());
-      if (!another) break;
-      ids.push_back(ended.BytesAt(0));
-      --workflows;
-      bytes -= ended.IntAt(1);
-    }
-  }
 }
 
 // Whether there are more pages to give back.

@@ -13,6 +13,10 @@ void DropBlobLists(v1::Workflow* workflow) {
   }
 }
 
+void DropLogs(v1::Workflow* workflow) {
+  for (v1::Step& step : *workflow->mutable_steps()) step.clear_log();
+}
+
 void DropAttempts(v1::Workflow* workflow) {
   for (v1::Step& step : *workflow->mutable_steps()) step.clear_failed_attempts();
 }
@@ -47,7 +51,7 @@ WorkflowView ViewOf(const v1::Workflow& stored) {
 v1::Workflow FullMessage(const WorkflowView& view, size_t most_bytes) {
   v1::Workflow workflow = view.header;
   for (const StepView& step : view.steps) *workflow.add_steps() = *step.step;
-  for (auto* drop : {DropBlobLists, DropAttempts, DropDetails, DropOutputs}) {
+  for (auto* drop : {DropLogs, DropBlobLists, DropAttempts, DropDetails, DropOutputs}) {
     if (workflow.ByteSizeLong() <= most_bytes) break;
     workflow.set_steps_truncated(true);
     drop(&workflow);

@@ -128,7 +128,8 @@ void WorkflowApi::Create(const v1::CreateWorkflowRequest& request, const StepCon
   const auto on_stored = [this, created, id, tenant, request_id,
                           spec_hash](const absl::Status& status) {
     if (status.ok()) {
-      created(FindById(tenant, id, nullptr));  // on the board
+      if (ViewPtr live = board_.Find(id)) return created(std::move(live));
+      run_([this, created, tenant, id] { created(FindById(tenant, id, nullptr)); });  // asleep
       return;
     }
     // Not before: a store that takes long may create it still.

@@ -14,6 +14,7 @@ constexpr char kWorkflowExamples[] = R"(Examples:
   quench workflow list --tenant -                                 those of all tenants, for an operator
   quench workflow get 3f2a...                                     its steps, attempts, and outputs with their digests
   quench workflow watch 3f2a...                                   waits until it ends; exit code 0 only if it succeeded
+  quench workflow logs 3f2a... compile --follow                   where it runs, its stages, its warnings and failures
   quench workflow download 3f2a... --output out                   its libraries, reports and files
   quench workflow retry 3f2a... --watch                           reruns failed steps and those that depend on them
   quench workflow cancel 3f2a...
@@ -76,6 +77,8 @@ Action DeclareWorkflow(const Options& options) {
       .Range(1, 100000);
   const Options get = options.Subcommand("get", "Show a workflow with its steps and outputs");
   const Options watch = options.Subcommand("watch", "Wait until the workflow ends");
+  const Options logs =
+      options.Subcommand("logs", "Show what became of the steps: servers, stages, failures");
   const Options download = options.Subcommand(
       "download", "Download what a workflow has made: libraries, reports, files");
   download.Add("--output,-o", job.output, "Where files are put, in a folder for each step", "DIR")
@@ -86,17 +89,20 @@ Action DeclareWorkflow(const Options& options) {
   retry.Flag("--watch", job.watch, "Wait until the workflow ends");
   const Options cancel = options.Subcommand("cancel", "Cancel a workflow");
   const Options remove = options.Subcommand("delete", "Delete a workflow that has ended");
-  for (const Options& sub : {get, watch, download, retry, cancel, remove}) {
+  for (const Options& sub : {get, watch, logs, download, retry, cancel, remove}) {
     sub.Add("WORKFLOW", job.name, "Name or ID of the workflow", "ID").Required();
   }
-  for (const Options& sub : {create, list, get, watch, retry}) {
+  logs.Add("STEP", job.step, "Only lines of this step", "NAME");
+  logs.Flag("--follow,-f", job.follow, "Print new lines until the workflow ends");
+  for (const Options& sub : {create, list, get, watch, logs, retry}) {
     AddFormat(sub, job.format);
   }
   const std::vector<std::pair<Options, WorkflowVerb>> verbs = {
-      {create, WorkflowVerb::kCreate},     {list, WorkflowVerb::kList},
-      {get, WorkflowVerb::kGet},           {watch, WorkflowVerb::kWatch},
-      {download, WorkflowVerb::kDownload}, {retry, WorkflowVerb::kRetry},
-      {cancel, WorkflowVerb::kCancel},     {remove, WorkflowVerb::kDelete}};
+      {create, WorkflowVerb::kCreate}, {list, WorkflowVerb::kList},
+      {get, WorkflowVerb::kGet},       {watch, WorkflowVerb::kWatch},
+      {logs, WorkflowVerb::kLogs},     {download, WorkflowVerb::kDownload},
+      {retry, WorkflowVerb::kRetry},   {cancel, WorkflowVerb::kCancel},
+      {remove, WorkflowVerb::kDelete}};
   AddGatewayOptions(options, args->gateway);
   return [args, verbs](const StepContext& context) -> absl::Status {
     for (const auto& [sub, verb] : verbs) {

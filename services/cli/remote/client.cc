@@ -29,7 +29,6 @@ namespace pb = ::quench::gateway::v1;
 constexpr auto kReachAtOnce = std::chrono::milliseconds(1000);
 constexpr auto kReachFor = std::chrono::milliseconds(5000);
 constexpr auto kCancelFor = std::chrono::seconds(3);  // the user waits for it
-constexpr auto kRetryFor = std::chrono::milliseconds(60'000);
 constexpr auto kReconnectFor = std::chrono::minutes(5);
 constexpr auto kReconnectPause = std::chrono::milliseconds(500);
 constexpr auto kPollPause = std::chrono::milliseconds(2000);
@@ -46,10 +45,6 @@ BlobId IdOf(const Digest& digest) {
 
 // `compile` of `m/c/host/compile`: what users know a step by.
 std::string ShortName(const std::string& step) { return step.substr(step.rfind('/') + 1); }
-
-bool Ended(pb::State state) {
-  return state == pb::STATE_SUCCEEDED || state == pb::STATE_FAILED || state == pb::STATE_CANCELLED;
-}
 
 // A workflow as it changes, and what of that is worth showing.
 class Follower {
@@ -293,7 +288,7 @@ class Client final : public GatewayClient {
     request.set_tenant(tenant);
     pb::ListTenantsResponse response;
     QUENCH_RETURN_IF_ERROR(rpc::CallWithRetry(
-        *channel_, context, kRetryFor,
+        *channel_, context, patience_,
         [&](grpc::ClientContext* call) { return stub->ListTenants(call, request, &response); }));
     return std::vector<pb::Tenant>(response.tenants().begin(), response.tenants().end());
   }
@@ -304,14 +299,14 @@ class Client final : public GatewayClient {
     for (;;) {
       const int64_t before = follower.events();
       absl::Status status = WatchOnce(name, follower, context);
-      if (Ended(follower.workflow().state())) return WithAllSteps(follower.workflow(), context);
+      if (HasEnded(follower.workflow().state())) return WithAllSteps(follower.workflow(), context);
       QUENCH_RETURN_IF_ERROR(context.Check());
       const auto now = std::chrono::steady_clock::now();
       if (follower.events() != before) give_up = now + kReconnectFor;
       if (rpc::ReasonOf(status) == rpc::ReasonName(rpc::Reason::kSlotsFull)) {
         // All places of watchers are taken, but the gateway is there: it is asked instead.
         const absl::StatusOr<pb::Workflow> polled = GetBasic(name, context);
-        if (polled.ok() && Ended(polled->state())) return Get(name, context);
+        if (polled.ok() && HasEnded(polled->state())) return Get(name, context);
         if (polled.ok()) {
           give_up = now + kReconnectFor;
           const pb::Counts& counts = polled->counts();
@@ -363,7 +358,7 @@ class Client final : public GatewayClient {
   absl::Status Call(grpc::Status (pb::Workflows::Stub::*method)(grpc::ClientContext*,
                                                                 const Request&, Response*),
                     const Request& request, Response* response, const StepContext& context) {
-    return rpc::CallWithRetry(*channel_, context, kRetryFor, [&](grpc::ClientContext* call) {
+    return rpc::CallWithRetry(*channel_, context, patience_, [&](grpc::ClientContext* call) {
       return (*stub_.*method)(call, request, response);
     });
   }
@@ -465,6 +460,10 @@ absl::StatusOr<Digest> OutputOf(const pb::Workflow& workflow, const std::string&
     }
   }
   return Internal("{}: step `{}` has no output `{}`", workflow.name(), step, output);
+}
+
+bool HasEnded(pb::State state) {
+  return state == pb::STATE_SUCCEEDED || state == pb::STATE_FAILED || state == pb::STATE_CANCELLED;
 }
 
 std::string WorkflowNameOf(const std::string& text) {

@@ -3,6 +3,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -46,6 +47,8 @@ class GatewayClient {
   virtual ~GatewayClient() = default;
 
   LocalBlobStore& local() { return *local_; }
+  // How long calls that may be repeated are, while the gateway is away: a minute, unless it is set.
+  void set_patience(std::chrono::milliseconds patience) { patience_ = patience; }
   // For services that have clients of their own.
   virtual std::shared_ptr<rpc::Channel> channel() const = 0;
 
@@ -99,11 +102,14 @@ class GatewayClient {
       : local_(std::move(local)), refresh_(refresh) {}
   std::shared_ptr<LocalBlobStore> local_;
   const bool refresh_;
+  std::chrono::milliseconds patience_{60'000};
 };
 
 // The output of a step that has succeeded; INTERNAL when the workflow has none of that name.
 absl::StatusOr<Digest> OutputOf(const gateway::v1::Workflow& workflow, const std::string& step,
                                 const std::string& output);
+
+bool HasEnded(gateway::v1::State state);
 
 // `workflows/ID` from what users type: that, `operations/ID` or ID alone.
 std::string WorkflowNameOf(const std::string& text);

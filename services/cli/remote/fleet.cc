@@ -27,6 +27,7 @@ namespace pb = ::quench::gateway::v1;
 // A shard has about so many cells: large enough that a fleet of 80,000 has some hundred workflows, small enough that a
 // gateway holds a few of them beside each other.
 constexpr int kCellsOfAShard = 256;
+constexpr auto kAskAgain = std::chrono::seconds(5);
 constexpr auto kLookAgain = std::chrono::milliseconds(1000);
 // How long a fleet whose caller has gone before all of it was asked for is waited for, once nothing runs.
 constexpr auto kStrandedFor = std::chrono::minutes(2);
@@ -165,6 +166,31 @@ absl::StatusOr<pb::BatchModel> Upload(const FleetModel& model, GatewayClient& cl
   return uploaded;
 }
 
+void Pause(std::chrono::milliseconds pause, const StepContext& context) {
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  std::unique_lock lock(mutex);
+  wake.wait_for(lock, context.cancel_token()->stop_token(), pause, [] { return false; });
+}
+
+// Creates a shard's workflow. A tenant whose limit is reached by this fleet waits until some of it has ended.
+absl::Status CreateShard(const FleetJob& job, const pb::WorkflowSpec& spec, GatewayClient& client,
+                         const StepContext& context) {
+  const std::string request_id = fmt::format("{}/{}", job.id, spec.fleet().shard());
+  FleetClient fleets(client.channel());
+  while (true) {
+    const absl::Status created = client.Create(spec, request_id, context).status();
+    if (rpc::ReasonOf(created) != rpc::ReasonName(rpc::Reason::kQuotaExceeded)) return created;
+    const absl::StatusOr<pb::Fleet> fleet = fleets.Get(job.id, context);
+    if (!fleet.ok() || fleet->workflows().queued() + fleet->workflows().running() == 0)
+      return created;
+    context.Report({"wait for the tenant's limit", MessageOf(created), fleet->created_shards(),
+                    fleet->shards()});
+    Pause(kAskAgain, context);
+    QUENCH_RETURN_IF_ERROR(context.Check());
+  }
+}
+
 absl::Status Ask(const FleetJob& job, const FleetPlan& plan, GatewayClient& client,
                  const StepContext& context) {
   for (int shard = 0; shard < plan.shards(); ++shard) {
@@ -181,8 +207,7 @@ absl::Status Ask(const FleetJob& job, const FleetPlan& plan, GatewayClient& clie
       QUENCH_ASSIGN_OR_RETURN(*spec.mutable_compile()->add_models(),
                               Upload(plan.models[i], client, context));
     }
-    const absl::Status created =
-        client.Create(spec, fmt::format("{}/{}", job.id, shard), context).status();
+    const absl::Status created = CreateShard(job, spec, client, context);
     if (absl::IsAlreadyExists(created) || rpc::ReasonOf(created) == "INVALID_REQUEST") {
       return Annotate(created, fmt::format("fleet `{}` cannot be asked for with these models and "
                                            "options; was it asked for with others before? Another "
@@ -193,18 +218,6 @@ absl::Status Ask(const FleetJob& job, const FleetPlan& plan, GatewayClient& clie
     QUENCH_RETURN_IF_ERROR(created);
   }
   return absl::OkStatus();
-}
-
-void Pause(std::chrono::milliseconds pause, const StepContext& context) {
-  std::mutex mutex;
-  std::condition_variable_any wake;
-  std::unique_lock lock(mutex);
-  wake.wait_for(lock, context.cancel_token()->stop_token(), pause, [] { return false; });
-}
-
-bool Ended(const pb::Fleet& fleet) {
-  return fleet.state() == pb::STATE_SUCCEEDED || fleet.state() == pb::STATE_FAILED ||
-         fleet.state() == pb::STATE_CANCELLED;
 }
 
 void ShowProgress(const pb::Fleet& fleet, const StepContext& context) {
@@ -227,7 +240,7 @@ absl::StatusOr<pb::Fleet> Await(const std::string& id, FleetClient& fleets, Flee
     QUENCH_ASSIGN_OR_RETURN(pb::Fleet fleet, fleets.Get(id, context));
     ShowProgress(fleet, context);
     QUENCH_RETURN_IF_ERROR(outputs.FetchEnded(context));
-    if (Ended(fleet)) return fleet;
+    if (HasEnded(fleet.state())) return fleet;
     const auto now = std::chrono::steady_clock::now();
     if (fleet.workflows().queued() + fleet.workflows().running() > 0) moved = now;
     if (now - moved > kStrandedFor) {
@@ -317,6 +330,7 @@ absl::Status Compile(FleetJob job, const StepContext& context) {
   }
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
   QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store, context));
+  client->set_patience(kFleetPatience);
   FleetClient fleets(client->channel());
   const absl::StatusOr<pb::Fleet> earlier = fleets.Get(job.id, context);
   if (!earlier.ok() && !absl::IsNotFound(earlier.status())) return earlier.status();
@@ -367,6 +381,7 @@ absl::Status FleetThere(const FleetJob& job, const StepContext& context) {
   if (job.verb == FleetVerb::kCompile) return Compile(job, context);
   QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<LocalBlobStore> store, OpenStore());
   QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store, context));
+  client->set_patience(kFleetPatience);
   FleetClient fleets(client->channel());
   switch (job.verb) {
     case FleetVerb::kCompile:

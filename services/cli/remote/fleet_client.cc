@@ -10,8 +10,6 @@ namespace {
 
 namespace pb = ::quench::gateway::v1;
 
-// A gateway that restarts, or is moved to another machine, is back within this time.
-constexpr auto kPatience = std::chrono::minutes(10);
 constexpr int kCellsAtOnce = 2000;
 
 }  // namespace
@@ -21,7 +19,7 @@ absl::Status FleetClient::Call(grpc::Status (pb::Fleets::Stub::*method)(grpc::Cl
                                                                         const Request&, Response*),
                                const Request& request, Response* response,
                                const StepContext& context) {
-  return rpc::CallWithRetry(*channel_, context, kPatience, [&](grpc::ClientContext* call) {
+  return rpc::CallWithRetry(*channel_, context, kFleetPatience, [&](grpc::ClientContext* call) {
     return (*stub_.*method)(call, request, response);
   });
 }
@@ -38,7 +36,7 @@ absl::StatusOr<std::vector<pb::Fleet>> FleetClient::List(int limit, const StepCo
   std::vector<pb::Fleet> fleets;
   pb::ListFleetsRequest request;
   do {
-    request.set_page_size(std::min(limit - static_cast<int>(fleets.size()), 500));
+    request.set_page_size(std::min(limit - static_cast<int>(fleets.size()), 200));
     pb::ListFleetsResponse page;
     QUENCH_RETURN_IF_ERROR(Call(&pb::Fleets::Stub::ListFleets, request, &page, context));
     fleets.insert(fleets.end(), page.fleets().begin(), page.fleets().end());

@@ -3,6 +3,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,6 +14,9 @@
 #include "quench/gateway/v1/fleets.grpc.pb.h"
 
 namespace quench::cli {
+
+// A gateway that restarts, or is moved to another machine, is back within this time.
+inline constexpr auto kFleetPatience = std::chrono::minutes(10);
 
 class FleetClient {
  public:

@@ -14,7 +14,15 @@ namespace {
 namespace pb = ::quench::gateway::v1;
 namespace fs = std::filesystem;
 
+using google::protobuf::util::TimeUtil;
+
 constexpr size_t kFailedShown = 20;
+constexpr int kShardsAtOnce = 200;
+
+// Whether a blob is not at the gateway any more: evicted, or with outputs that are kept no longer.
+bool IsGone(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
+}
 
 const pb::StepOutput* OutputAt(const pb::FleetCell& cell, pb::Port port) {
   for (const pb::StepOutput& output : cell.outputs()) {
@@ -55,28 +63,42 @@ absl::Status FleetOutputs::Fetch(const pb::FleetCell& cell, const StepContext& c
   return absl::OkStatus();
 }
 
+// What the gateway has no more is told with its cell, and holds up no other.
+absl::Status FleetOutputs::FetchOrNote(const pb::FleetCell& cell, const StepContext& context) {
+  const std::string key = cell.workflow() + " " + cell.step();
+  lost_.erase(key);
+  const absl::Status fetched = Fetch(cell, context);
+  if (!IsGone(fetched)) return fetched;
+  lost_[key] = "its library cannot be fetched: " + MessageOf(fetched);
+  return absl::OkStatus();
+}
+
 absl::Status FleetOutputs::FetchEnded(const StepContext& context) {
   if (folder_.empty()) return absl::OkStatus();
-  WorkflowList list;
-  list.filter = "fleet = " + fleet_;
-  if (!last_end_.empty()) list.filter += " AND end_time >= " + last_end_;
-  list.order_by = "end_time";
-  list.states = {"succeeded", "failed", "cancelled"};
-  list.limit = 200;
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<pb::Workflow> ended, client_.List(list, context));
-  std::vector<int> shards;
-  std::vector<std::string> names;
-  for (const pb::Workflow& workflow : ended) {
-    if (fetched_.contains(workflow.name())) continue;
-    shards.push_back(workflow.fleet().shard());
-    names.push_back(workflow.name());
+  while (true) {
+    WorkflowList list;
+    list.filter = "fleet = " + fleet_;
+    if (!last_end_.empty()) list.filter += " AND end_time >= " + last_end_;
+    list.order_by = "end_time";
+    list.states = {"succeeded", "failed", "cancelled"};
+    list.limit = kShardsAtOnce;
+    QUENCH_ASSIGN_OR_RETURN(const std::vector<pb::Workflow> ended, client_.List(list, context));
+    std::vector<int> shards;
+    std::map<std::string, std::string> ends;
+    for (const pb::Workflow& workflow : ended) {
+      std::string end = TimeUtil::ToString(workflow.end_time());
+      const auto before = fetched_.find(workflow.name());
+      if (before != fetched_.end() && before->second == end) continue;
+      shards.push_back(workflow.fleet().shard());
+      ends[workflow.name()] = std::move(end);
+    }
+    if (shards.empty()) return absl::OkStatus();
+    QUENCH_RETURN_IF_ERROR(fleets_.ForEachCell(
+        fleet_, shards, [&](const pb::FleetCell& cell) { return FetchOrNote(cell, context); },
+        context));
+    for (auto& [name, end] : ends) fetched_[name] = std::move(end);
+    last_end_ = TimeUtil::ToString(ended.back().end_time());
   }
-  if (shards.empty()) return absl::OkStatus();
-  QUENCH_RETURN_IF_ERROR(fleets_.ForEachCell(
-      fleet_, shards, [&](const pb::FleetCell& cell) { return Fetch(cell, context); }, context));
-  fetched_.insert(names.begin(), names.end());
-  last_end_ = google::protobuf::util::TimeUtil::ToString(ended.back().end_time());
-  return absl::OkStatus();
 }
 
 absl::StatusOr<const CellAccuracy*> FleetOutputs::AccuracyOf(const pb::FleetCell& cell,
@@ -84,10 +106,14 @@ absl::StatusOr<const CellAccuracy*> FleetOutputs::AccuracyOf(const pb::FleetCell
   if (!cell.has_selection()) return nullptr;
   const auto [found, fresh] = accuracies_.try_emplace(cell.selection().hash());
   if (!fresh) return &found->second;
-  QUENCH_ASSIGN_OR_RETURN(const std::string bytes,
-                          client_.DownloadBytes(cell.selection(), context));
+  const absl::StatusOr<std::string> bytes = client_.DownloadBytes(cell.selection(), context);
+  if (IsGone(bytes.status())) {
+    accuracies_.erase(found);
+    return nullptr;
+  }
+  QUENCH_RETURN_IF_ERROR(bytes.status());
   quantizer::v1::Selection selection;
-  if (!selection.ParseFromString(bytes)) return Internal("a selection of layers is damaged");
+  if (!selection.ParseFromString(*bytes)) return Internal("a selection of layers is damaged");
   const quantizer::v1::Cost& cost =
       selection.trials().empty() ? selection.cost() : selection.trials().rbegin()->cost();
   found->second = {cost.sqnr_db(), cost.has_drop(), cost.drop()};
@@ -96,7 +122,7 @@ absl::StatusOr<const CellAccuracy*> FleetOutputs::AccuracyOf(const pb::FleetCell
 
 void FleetOutputs::Count(const pb::FleetCell& cell) {
   ++cells_;
-  if (cell.state() == pb::STATE_SUCCEEDED) return;
+  if (cell.state() == pb::STATE_SUCCEEDED && !cell.has_error()) return;
   ++failed_count_;
   const std::string error =
       cell.error().message().empty() ? StateText(cell.state()) : cell.error().message();
@@ -117,15 +143,20 @@ absl::Status FleetOutputs::Finish(const pb::Fleet& fleet, bool json, const StepC
     QUENCH_ASSIGN_OR_RETURN(table, FleetTable::Create(table_, fleet));
   }
   if (json) printed = FleetTable::Print(fleet);
+  QUENCH_RETURN_IF_ERROR(FetchEnded(context));  // what was retried since, too
   QUENCH_RETURN_IF_ERROR(fleets_.ForEachCell(
       fleet_, {},
-      [&](const pb::FleetCell& cell) -> absl::Status {
-        Count(cell);
+      [&](const pb::FleetCell& listed) -> absl::Status {
+        pb::FleetCell cell = listed;
         if (!folder_.empty() && !fetched_.contains(cell.workflow()))
-          QUENCH_RETURN_IF_ERROR(Fetch(cell, context));
+          QUENCH_RETURN_IF_ERROR(FetchOrNote(cell, context));
+        const auto lost = lost_.find(cell.workflow() + " " + cell.step());
+        if (lost != lost_.end()) cell.mutable_error()->set_message(lost->second);
+        Count(cell);
         if (table == nullptr && printed == nullptr) return absl::OkStatus();
         QUENCH_ASSIGN_OR_RETURN(const CellAccuracy* const accuracy, AccuracyOf(cell, context));
-        const bool made = cell.state() == pb::STATE_SUCCEEDED && cell.library_bytes() > 0;
+        const bool made =
+            cell.state() == pb::STATE_SUCCEEDED && cell.library_bytes() > 0 && lost == lost_.end();
         const std::string folder = made && !folder_.empty() ? FolderOf(cell) : "";
         for (FleetTable* each : {table.get(), printed.get()}) {
           if (each != nullptr) each->Add(cell, accuracy, folder);

@@ -41,6 +41,7 @@ class FleetOutputs {
 
  private:
   std::string FolderOf(const gateway::v1::FleetCell& cell) const;
+  absl::Status FetchOrNote(const gateway::v1::FleetCell& cell, const StepContext& context);
   absl::Status Fetch(const gateway::v1::FleetCell& cell, const StepContext& context);
   absl::StatusOr<const CellAccuracy*> AccuracyOf(const gateway::v1::FleetCell& cell,
                                                  const StepContext& context);
@@ -49,8 +50,11 @@ class FleetOutputs {
   GatewayClient& client_;
   FleetClient& fleets_;
   const std::string fleet_, folder_, table_;
-  std::set<std::string> fetched_;  // workflows
-  std::string last_end_;           // when the last of those ended, as a filter has it
+  std::map<std::string, std::string>
+      fetched_;           // when these workflows had ended; they may be retried
+  std::string last_end_;  // of the last of those, as a filter has it
+  std::map<std::string, std::string>
+      lost_;  // why these cells were not fetched, by workflow and step
   std::map<std::string, CellAccuracy> accuracies_;  // by the selection's hash
   int cells_ = 0, failed_count_ = 0;
   std::vector<FailedCells> failed_;

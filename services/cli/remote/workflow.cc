@@ -10,6 +10,7 @@
 #include "services/cli/remote.h"
 #include "services/cli/remote/client.h"
 #include "services/cli/remote/fleet_table.h"
+#include "services/cli/remote/workflow_logs.h"
 #include "services/cli/remote/workflow_outputs.h"
 
 namespace quench::cli {
@@ -138,6 +139,8 @@ absl::Status WorkflowThere(const WorkflowJob& job, const StepContext& context) {
       return Get(job, *client, context);
     case WorkflowVerb::kWatch:
       return Watch(job, name, *client, context);
+    case WorkflowVerb::kLogs:
+      return PrintLogs({name, job.step, job.follow, job.format == "json"}, *client, context);
     case WorkflowVerb::kDownload: {
       QUENCH_ASSIGN_OR_RETURN(const pb::Workflow workflow, client->Get(name, context));
       return DownloadOutputs(workflow, job.output, job.all, *client, context);

@@ -171,6 +171,22 @@ TEST_F(EventSenderTest, AnErrorEndsTheCallAfterTheWriteThatIsOut) {
   EXPECT_EQ(wire_.ended, 1);
 }
 
+TEST_F(EventSenderTest, LinesOfAProcessThatFailedAreToldBeforeTheError) {
+  EventSender<CompileEvent> sender(&wire_, options_);
+  sender.Accept(Accepted());
+  CompileEvent last = ProgressOf(1);
+  last.mutable_progress()->add_log("LLVM ERROR: out of registers");
+  sender.Report(last);
+  sender.Close(absl::InternalError("x"), std::nullopt);
+  wire_.Done(sender);
+  ASSERT_EQ(wire_.events.size(), 2u);
+  EXPECT_EQ(wire_.events[1].progress().log_size(), 1);
+  EXPECT_EQ(wire_.ended, 0);
+  wire_.Done(sender);
+  EXPECT_EQ(wire_.ended, 1);
+  EXPECT_EQ(wire_.status, absl::InternalError("x"));
+}
+
 TEST_F(EventSenderTest, NothingIsWrittenToAReaderThatHasGone) {
   EventSender<CompileEvent> sender(&wire_, options_);
   sender.Accept(Accepted());

@@ -112,6 +112,22 @@ TEST_F(ChildTest, WhatIsWrittenToStderrIsMarkedAndBounded) {
   EXPECT_THAT(many, HasSubstr("bytes more"));
 }
 
+TEST_F(ChildTest, WhatIsWrittenToStderrComesWithProgress) {
+  std::shared_ptr<const WrittenLines> written;
+  const StepContext context(std::make_shared<CancelToken>(), [&](const Progress& progress) {
+    if (progress.written != nullptr) written = progress.written;
+  });
+  EXPECT_TRUE(Run("stderr:3", context).ok());
+  ASSERT_NE(written, nullptr);
+  EXPECT_EQ(written->latest.size(), static_cast<size_t>(written->count));
+  EXPECT_EQ(written->latest.back(), "and more");
+  EXPECT_EQ(written->latest.front().find('\x1b'), std::string::npos);
+  EXPECT_TRUE(Run("stderr:100000", context).ok());
+  EXPECT_EQ(written->latest.size(), ChildLog::kLatestLines);
+  EXPECT_GT(written->count, int64_t{ChildLog::kLatestLines});
+  for (const std::string& line : written->latest) EXPECT_LE(line.size(), ChildLog::kLongestLatest);
+}
+
 TEST_F(ChildTest, ACrashIsAnErrorOfThatStep) {
   for (const char* what : {"crash", "exit"}) {
     const absl::Status status = Run(what).status();

@@ -83,6 +83,78 @@ TEST_F(EngineSleepTest, AnUrgentOneNeedsNoRoom) {
   EXPECT_FALSE(InMemory(Create(OneImport("3", 0))));
 }
 
+TEST_F(EngineSleepTest, AFleetLeavesRoomForOthersAndForWhatIsUrgent) {
+  Options().max_live_bytes = 8 * BytesOfOne() + 60;
+  runner.behave = [](const StepCall&) { return Hangs(); };
+  for (int i = 0; i < 20; ++i) Create(OneImport(std::to_string(i), -10));
+  const auto in_memory = [this](const std::string& tenant, int priority) {
+    int count = 0;
+    for (int i = 0; i < 5; ++i) {
+      const std::string id = fmt::format("{}.{}.{}", tenant, priority, i);
+      absl::Status status;
+      CreateAs(id, OneImport(id, priority), tenant, &status);
+      EXPECT_EQ(status, absl::OkStatus());
+      count += InMemory(id) ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_EQ(in_memory("t", -10), 0) << "no more of the fleet";
+  EXPECT_EQ(in_memory("t", 0), 2) << "a quarter for what is more urgent";
+  EXPECT_EQ(in_memory("u", 0), 2);
+  EXPECT_EQ(in_memory("v", 0), 2);
+  EXPECT_EQ(in_memory("w", 0), 2);
+  EXPECT_EQ(in_memory("x", 0), 1) << "above twice the limit each has its first";
+}
+
+TEST_F(EngineSleepTest, ADrainAnswersWhoCancelsASleeper) {
+  std::vector<std::function<void()>> reads;  // of a store that is slow
+  Options().max_live_bytes = 10;
+  Options().read = [&reads](std::function<void()> job) { reads.push_back(std::move(job)); };
+  runner.behave = [](const StepCall&) { return Hangs(); };
+  Create(OneImport("0"));
+  std::vector<std::string> asleep;
+  for (int i = 1; i <= 6; ++i) asleep.push_back(Create(OneImport(std::to_string(i))));
+  std::map<std::string, absl::Status> answers;
+  const auto cancel = [&](const std::string& id) {
+    engine->Cancel("t", id, [&answers, id](const absl::Status& status) { answers[id] = status; });
+  };
+  for (int i = 0; i < 5; ++i) cancel(asleep[static_cast<size_t>(i)]);
+  loop.RunJobs();
+  EXPECT_TRUE(answers.empty());
+  engine->Drain([] {});
+  loop.RunJobs();
+  EXPECT_FALSE(answers.empty()) << "those whose turn had not come";
+  cancel(asleep[5]);
+  for (const auto& read : std::exchange(reads, {})) read();
+  loop.RunJobs();
+  EXPECT_EQ(answers.size(), 6u);
+  EXPECT_EQ(answers[asleep[0]], absl::OkStatus());
+  EXPECT_EQ(answers[asleep[5]].code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(EngineSleepTest, OneThatIsBeingReadIsNotRetried) {
+  std::vector<std::function<void()>> reads;
+  Options().max_live_bytes = 10;
+  Options().read = [&reads](std::function<void()> job) { reads.push_back(std::move(job)); };
+  runner.behave = [](const StepCall&) { return Fails(absl::InvalidArgumentError("bad")); };
+  const std::string failed = Create(OneImport("0"));
+  loop.RunFor(milliseconds(100));
+  const auto before = store.Get("t", failed);
+  runner.behave = [](const StepCall&) { return Hangs(); };
+  const std::string first = Create(OneImport("1"));
+  EXPECT_EQ(Retry(failed), absl::OkStatus());
+  EXPECT_FALSE(InMemory(failed)) << "there is no room";
+  EXPECT_EQ(Cancel(first), absl::OkStatus());
+  ASSERT_FALSE(reads.empty());
+  absl::Status again = absl::UnknownError("never answered");
+  engine->Retry(*before, {}, [&again](const absl::Status& status) { again = status; });
+  loop.RunJobs();
+  EXPECT_EQ(again.code(), absl::StatusCode::kFailedPrecondition) << again;
+  for (const auto& read : std::exchange(reads, {})) read();
+  loop.RunFor(milliseconds(100));
+  EXPECT_EQ(StateOf(failed), v1::STATE_RUNNING);
+}
+
 TEST_F(EngineSleepTest, SleepersAreCancelled) {
   Options().max_live_bytes = 10;
   runner.behave = [](const StepCall&) { return Hangs(); };

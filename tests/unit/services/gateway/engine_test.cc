@@ -168,6 +168,30 @@ TEST_F(EngineTest, ProgressKeepsAWorkerAlive) {
   EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
 }
 
+TEST_F(EngineTest, AStepsLogTellsOfAllAttempts) {
+  runner.behave = [this](const StepCall&) {
+    return runner.calls.size() == 1 ? Fails(kLost) : Behaviour();
+  };
+  const std::string id = Create(OneImport());
+  loop.RunFor(milliseconds(60'000));
+  std::vector<std::string> lines;
+  for (const v1::LogLine& line : StepOf(id, "import").log())
+    lines.push_back(fmt::format("{} {}", line.attempt(), line.text()));
+  EXPECT_THAT(lines, ElementsAre("1 taken by fake", "1 attempt failed: socket closed",
+                                 "2 taken by fake", "2 done in 0.00 s of CPU time, at most 0 MiB"));
+}
+
+TEST_F(EngineTest, AStepsLogTellsWhyItWasCancelled) {
+  runner.behave = [](const StepCall&) { return Fails(absl::InvalidArgumentError("bad")); };
+  const std::string id = Create(ChainSpec());
+  loop.RunFor(milliseconds(1'000));
+  EXPECT_EQ(StepOf(id, "import").log().rbegin()->text(), "failed: bad");
+  ASSERT_EQ(StepOf(id, "transform").log_size(), 1);
+  EXPECT_EQ(StepOf(id, "transform").log(0).text(),
+            "cancelled: step `import` failed, which it needs");
+  EXPECT_EQ(StepOf(id, "transform").log(0).attempt(), 0);
+}
+
 TEST_F(EngineTest, SheddingCostsNoAttempt) {
   runner.behave = [this](const StepCall&) {
     return runner.calls.size() <= 20 ? Fails(ShedFor(milliseconds(1000)), false) : Behaviour();

@@ -111,5 +111,22 @@ TEST(FleetTest, CellsSayWhatTheirLastStepMadeOrWhichFailed) {
   }
 }
 
+TEST(FleetTest, AReasonIsFoundHoweverFarBack) {
+  constexpr int kSteps = 20'000;
+  WorkflowView view;
+  for (int i = 0; i < kSteps; ++i) {
+    auto step = std::make_shared<v1::Step>();
+    step->set_name(i == kSteps - 1 ? "a/o/x/compile" : fmt::format("a/o/{}", i));
+    step->set_state(i == 0 ? v1::STATE_FAILED : v1::STATE_CANCELLED);
+    if (i == 0) step->mutable_error()->set_message("no model");
+    if (i > 0) step->add_depends_on(fmt::format("a/o/{}", i - 1));
+    view.steps.push_back({step, 1});
+  }
+  const std::vector<v1::FleetCell> cells = CellsOf(view);
+  ASSERT_EQ(cells.size(), 1u);
+  EXPECT_EQ(cells[0].state(), v1::STATE_FAILED);
+  EXPECT_EQ(cells[0].error().message(), "step `a/o/0`: no model");
+}
+
 }  // namespace
 }  // namespace quench::gateway::fleet_test

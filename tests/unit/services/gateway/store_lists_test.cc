@@ -1,6 +1,7 @@
 // Lists, fleets and events of every job store.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "tests/support/matchers.h"
@@ -85,12 +86,59 @@ TEST_P(JobStoreListsTest, FleetsHaveEachShardOnce) {
   EXPECT_TRUE(store_->ListFleet("u", "f")->empty());
   const auto fleets = store_->ListFleets({"t", 1, ""});
   ASSERT_TRUE(fleets.ok() && fleets->fleets.size() == 1u) << fleets.status();
-  EXPECT_EQ(fleets->fleets[0][0].fleet().fleet(), "g");
+  EXPECT_EQ(fleets->fleets[0].id(), "g");
   const auto next = store_->ListFleets({"t", 1, fleets->next_page_token});
   ASSERT_TRUE(next.ok() && next->fleets.size() == 1u) << next.status();
-  EXPECT_EQ(next->fleets[0].size(), 2u);
+  EXPECT_EQ(next->fleets[0].created_shards(), 2);
   EXPECT_EQ(next->next_page_token, "");
   EXPECT_THAT(IdsOf(store_->List(Asked("fleet = f"))), ElementsAre("b", "a"));
+}
+
+TEST_P(JobStoreListsTest, AFleetIsForgottenAsAWhole) {
+  const auto forget = [this](int64_t now_us, const EndedLimits& limits = {}) {
+    std::promise<std::vector<std::string>> promise;
+    store_->Expire(now_us, limits, [&](const absl::Status& status, std::vector<std::string> ids) {
+      EXPECT_EQ(status, absl::OkStatus());
+      std::sort(ids.begin(), ids.end());
+      promise.set_value(std::move(ids));
+    });
+    return promise.get_future().get();
+  };
+  std::vector<StoredWorkflow> shards;
+  for (int i = 0; i < 3; ++i) {
+    shards.push_back(Shard("f" + std::to_string(i), 10, "f", i, 3));
+    ASSERT_EQ(Create(*store_, shards.back()), absl::OkStatus());
+  }
+  const StoredWorkflow single = Sample("single", 10);
+  ASSERT_EQ(Create(*store_, single), absl::OkStatus());
+  ASSERT_EQ(Update(*store_, To(single, v1::STATE_FAILED, 1500)), absl::OkStatus());
+  ASSERT_EQ(Update(*store_, To(shards[0], v1::STATE_FAILED, 1000)), absl::OkStatus());
+  ASSERT_EQ(Update(*store_, To(shards[1], v1::STATE_FAILED, 2000)), absl::OkStatus());
+  EXPECT_THAT(forget(1600), ElementsAre("single")) << "a shard still runs";
+  EXPECT_THAT(forget(1600, {1, 1}), IsEmpty());
+  ASSERT_EQ(Update(*store_, To(shards[2], v1::STATE_FAILED, 3000)), absl::OkStatus());
+  EXPECT_THAT(forget(2500), IsEmpty()) << "the last one is kept for longer";
+  EXPECT_THAT(forget(3000), ElementsAre("f0", "f1", "f2"));
+  EXPECT_TRUE(store_->ListFleet("t", "f")->empty());
+}
+
+TEST_P(JobStoreListsTest, ALimitTakesWholeFleets) {
+  for (const std::string fleet : {"old", "new"}) {
+    for (int i = 0; i < 2; ++i) {
+      const StoredWorkflow shard = Shard(fleet + std::to_string(i), 10, fleet, i, 2);
+      ASSERT_EQ(Create(*store_, shard), absl::OkStatus());
+      ASSERT_EQ(Update(*store_, To(shard, v1::STATE_FAILED, fleet == "old" ? 5000 : 6000 + i)),
+                absl::OkStatus());
+    }
+  }
+  EndedLimits limits;
+  limits.workflows = 3;
+  std::promise<std::vector<std::string>> promise;
+  store_->Expire(1000, limits, [&](const absl::Status&, std::vector<std::string> ids) {
+    std::sort(ids.begin(), ids.end());
+    promise.set_value(std::move(ids));
+  });
+  EXPECT_THAT(promise.get_future().get(), ElementsAre("old0", "old1"));
 }
 
 TEST_P(JobStoreListsTest, EventsComeWithTheirUpdate) {

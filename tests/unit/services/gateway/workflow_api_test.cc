@@ -124,5 +124,61 @@ TEST_F(WorkflowApiTest, OperatorsChangeWorkflowsByName) {
   EXPECT_EQ(api->Get(WorkflowName(red), op).status().code(), StatusCode::kNotFound);
 }
 
+TEST_F(WorkflowApiTest, CellsComeInPagesThatMayEndWithinAShard) {
+  for (int shard = 0; shard < 2; ++shard) {
+    v1::WorkflowSpec spec;
+    AddImport(&spec, "import", "model" + std::to_string(shard));
+    for (int i = 0; i < 5; ++i)
+      AddTransform(&spec, fmt::format("m{}/o/t{}/compile", shard, i), "import");
+    spec.mutable_fleet()->set_fleet("f");
+    spec.mutable_fleet()->set_shard(shard);
+    spec.mutable_fleet()->set_shards(2);
+    Create(spec, "red");
+  }
+  v1::ListFleetCellsRequest request;
+  request.set_id("f");
+  request.set_page_size(3);
+  std::vector<std::string> cells;
+  std::vector<int> sizes;
+  do {
+    const auto page = api->ListCells(request, As("red"));
+    ASSERT_TRUE(page.ok()) << page.status();
+    sizes.push_back(page->cells_size());
+    for (const v1::FleetCell& cell : page->cells())
+      cells.push_back(cell.model() + "/" + cell.target());
+    request.set_page_token(page->next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_THAT(sizes, ElementsAre(3, 3, 3, 1));
+  EXPECT_THAT(cells, ElementsAre("m0/t0", "m0/t1", "m0/t2", "m0/t3", "m0/t4", "m1/t0", "m1/t1",
+                                 "m1/t2", "m1/t3", "m1/t4"));
+  for (const char* token : {"x", "1", "1.", ".1", "1.x", "1.2.3"}) {
+    request.set_page_token(token);
+    EXPECT_THAT(MessageOf(api->ListCells(request, As("red")).status()), HasSubstr("page_token"))
+        << token;
+  }
+}
+
+TEST_F(WorkflowApiTest, AFleetIsCancelledWhateverEndsMeanwhile) {
+  for (int shard = 0; shard < 2; ++shard) {
+    v1::WorkflowSpec spec = ChainSpec("c" + std::to_string(shard));
+    spec.mutable_fleet()->set_fleet("f");
+    spec.mutable_fleet()->set_shard(shard);
+    spec.mutable_fleet()->set_shards(2);
+    Create(spec, "red");
+  }
+  absl::StatusOr<int> first = absl::UnknownError("never answered"), second = first;
+  api->CancelFleet("f", As("red"), [&](const absl::StatusOr<int>& count) { first = count; });
+  api->CancelFleet("f", As("red"), [&](const absl::StatusOr<int>& count) { second = count; });
+  loop.RunFor(milliseconds(10));
+  EXPECT_EQ(*first, 2) << first.status();
+  EXPECT_TRUE(second.ok()) << second.status();
+  first = second = absl::UnknownError("never answered");
+  api->RetryFleet("f", As("red"), [&](const absl::StatusOr<int>& count) { first = count; });
+  api->RetryFleet("f", As("red"), [&](const absl::StatusOr<int>& count) { second = count; });
+  loop.RunFor(milliseconds(10));
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+  EXPECT_EQ(*first + *second, 2);
+}
+
 }  // namespace
 }  // namespace quench::gateway::workflow_api_test
