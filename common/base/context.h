@@ -27,7 +27,7 @@ class CancelToken {
   std::stop_source source_;
 };
 
-// What the work's process has written to stderr.
+// Lines that the work's process has written to stderr.
 struct WrittenLines {
   std::vector<std::string> latest;
   int64_t count = 0;  // those of `latest` are the last of them

@@ -73,7 +73,7 @@ class EventSender final : public Ticked {
     closed_ = true;
     status_ = std::move(status);
     last_ = std::move(result);
-    // What a step's process wrote before it failed is told still.
+    // Lines that a step's process wrote before it failed come before its error.
     if (!status_.ok() && progress_ && progress_->progress().log().empty()) progress_.reset();
     Advance(std::move(lock), Clock::now());
   }

@@ -145,7 +145,7 @@ void Engine::WakeThen(const std::string& id, OnAwake job) {
   room_changed_ = true;
 }
 
-// Those that were to be read for a caller's sake are not any more.
+// Sleepers that were to be read for a caller's sake are not any more.
 void Engine::LetSleep() {
   for (const std::string& id : std::exchange(called_, {})) {
     const auto jobs = once_awake_.extract(id);

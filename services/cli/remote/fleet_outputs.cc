@@ -63,7 +63,7 @@ absl::Status FleetOutputs::Fetch(const pb::FleetCell& cell, const StepContext& c
   return absl::OkStatus();
 }
 
-// What the gateway has no more is told with its cell, and holds up no other.
+// A library that the gateway has no more is an error of its cell, and holds up no other.
 absl::Status FleetOutputs::FetchOrNote(const pb::FleetCell& cell, const StepContext& context) {
   const std::string key = cell.workflow() + " " + cell.step();
   lost_.erase(key);
