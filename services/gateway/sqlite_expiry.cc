@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kForgottenAtOnce = 200;
 
-// Those of a fleet wait for its last.
+// Shards of a fleet wait for its last.
 constexpr char kExpired[] =
     "SELECT id, bytes, tenant, fleet FROM workflows AS w WHERE expire_us <= ? AND (fleet IS NULL "
     "OR NOT EXISTS (SELECT 1 FROM workflows AS o WHERE o.tenant = w.tenant AND o.fleet = w.fleet "
@@ -22,7 +22,7 @@ constexpr char kFirstEnded[] =
     "AND o.fleet = w.fleet AND o.expire_us IS NULL)) ORDER BY expire_us LIMIT ?";
 constexpr char kOfFleet[] = "SELECT id, bytes FROM workflows WHERE tenant = ? AND fleet = ?";
 
-// What is to be forgotten, fleets as a whole.
+// Workflows that are to be forgotten, fleets as a whole.
 class Forgotten {
  public:
   explicit Forgotten(Sqlite& db) : db_(db) {}

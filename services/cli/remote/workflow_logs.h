@@ -1,4 +1,4 @@
-// What became of a workflow's steps, line by line.
+// The log of a workflow's steps, line by line.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Whose turn it is, where tenants wait for one service.
+// Turns of tenants that wait for one service.
 #include "services/gateway/fair_queue.h"
 
 #include <gtest/gtest.h>
