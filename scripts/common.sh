@@ -7,7 +7,7 @@ build_packages=(
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev libssl-dev
   libspdlog-dev libfmt-dev prometheus-cpp-dev libcpp-httplib-dev nlohmann-json3-dev libcli11-dev libonnx-dev libseccomp-dev libzip-dev libeigen3-dev
   libflatbuffers-dev flatbuffers-compiler libhdf5-dev
-  libcjose-dev libjansson-dev libboost-context-dev libpng-dev libturbojpeg0-dev libsqlite3-dev llvm-19-dev liblld-19-dev libpolly-19-dev zlib1g-dev libzstd-dev libxml2-dev)
+  libboost-context-dev libpng-dev libturbojpeg0-dev libsqlite3-dev llvm-19-dev liblld-19-dev libpolly-19-dev zlib1g-dev libzstd-dev libxml2-dev)
 # The C library of the other 64-bit machine: `quench compile --with-runtime` has a runtime for both.
 if [ "$(uname -m)" = aarch64 ]; then build_packages+=(libc6-dev-amd64-cross); else build_packages+=(libc6-dev-arm64-cross); fi
 test_packages=(

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <stop_token>
 #include <string>
 
 namespace quench::rpc {
@@ -16,6 +17,7 @@ struct HttpGetOptions {
   std::filesystem::path ca_file;            // PEM; empty: the system's authorities
   std::chrono::milliseconds timeout{5000};  // for all of it
   size_t max_bytes = size_t{1} << 20;
+  std::stop_token stop;  // ends it early
 };
 // The body of a 200. UNAVAILABLE for every other outcome; redirections are not followed.
 absl::StatusOr<std::string> HttpGet(const std::string& url, const HttpGetOptions& options);

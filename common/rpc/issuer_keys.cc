@@ -1,9 +1,7 @@
 #include "common/rpc/issuer_keys.h"
 
-#include <cjose/cjose.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "common/base/printable.h"
@@ -16,7 +14,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr size_t kLeastRsaBits = 2048;
 constexpr auto kAskAgain = milliseconds(1000);
 
 std::string TextOf(const nlohmann::json& object, const char* name) {
@@ -35,18 +32,13 @@ std::string AlgorithmOf(const nlohmann::json& key) {
   return named.empty() || named == algorithm ? algorithm : "";
 }
 
-// The key with what its algorithm needs, and nothing else; "" if some of that is missing or malformed.
-std::string PublicPart(const nlohmann::json& key, const std::string& algorithm) {
+// Null if the key is malformed, or not to be trusted.
+PublicKey KeyOf(const nlohmann::json& key, const std::string& algorithm) {
   const bool rsa = algorithm == "RS256";
-  nlohmann::json part;
-  part["kty"] = rsa ? "RSA" : "EC";
-  if (!rsa) part["crv"] = "P-256";
-  for (const char* name : {rsa ? "n" : "x", rsa ? "e" : "y"}) {
-    const std::string number = TextOf(key, name);
-    if (!IsBase64Url(number)) return "";
-    part[name] = number;
-  }
-  return part.dump();
+  const std::optional<std::string> first = DecodeBase64Url(TextOf(key, rsa ? "n" : "x"));
+  const std::optional<std::string> second = DecodeBase64Url(TextOf(key, rsa ? "e" : "y"));
+  if (!first || !second) return nullptr;
+  return rsa ? RsaKey(*first, *second) : P256Key(*first, *second);
 }
 
 absl::Status NotThereYet(const std::string& url) {
@@ -58,13 +50,6 @@ absl::Status NotThereYet(const std::string& url) {
 
 }  // namespace
 
-bool IsBase64Url(std::string_view text) {
-  return !text.empty() && text.size() % 4 != 1 && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_';
-  });
-}
-
 absl::StatusOr<IssuerKeys::Keys> IssuerKeys::Parse(const std::string& text) {
   const nlohmann::json set = nlohmann::json::parse(text, nullptr, false);
   if (!set.is_object() || !set.contains("keys") || !set["keys"].is_array())
@@ -73,16 +58,10 @@ absl::StatusOr<IssuerKeys::Keys> IssuerKeys::Parse(const std::string& text) {
   for (const nlohmann::json& each : set["keys"]) {
     const std::string algorithm = AlgorithmOf(each);
     if (algorithm.empty()) continue;
-    const std::string json = PublicPart(each, algorithm);
-    if (json.empty()) continue;
-    cjose_err error{};
-    cjose_jwk_t* key = cjose_jwk_import(json.data(), json.size(), &error);
-    if (key == nullptr) continue;
-    IssuerKey found{
-        TextOf(each, "kid"), algorithm,
-        std::shared_ptr<const void>(key, [key](const void*) { cjose_jwk_release(key); })};
-    if (algorithm == "RS256" && cjose_jwk_get_keysize(key, &error) < kLeastRsaBits) continue;
-    keys.emplace(found.id, std::move(found));
+    if (PublicKey key = KeyOf(each, algorithm); key != nullptr) {
+      const std::string id = TextOf(each, "kid");
+      keys.emplace(id, IssuerKey{id, algorithm, std::move(key)});
+    }
   }
   if (keys.empty()) {
     return InvalidArgument("has no key to use: for RS256 of at least {} bits, or for ES256 (P-256)",
@@ -107,6 +86,7 @@ IssuerKeys::~IssuerKeys() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
+  stop_.request_stop();
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
 }
@@ -145,6 +125,7 @@ void IssuerKeys::Fetch(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   HttpGetOptions get;
   get.ca_file = options_.ca_file;
+  get.stop = stop_.get_token();
   absl::StatusOr<Keys> keys = Keys();
   if (const absl::StatusOr<std::string> text = HttpGet(options_.url, get); text.ok()) {
     keys = Parse(*text);

@@ -9,23 +9,20 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
-#include <string_view>
 #include <thread>
 
 #include "common/metrics/metrics.h"
+#include "common/rpc/jws.h"
 #include "common/rpc/watched_file.h"
 
 namespace quench::rpc {
 
-// Whether the text is base64url without padding (RFC 7515, 2), not empty. cjose 0.6.2 ends the process at some that is
-// not: whatever goes there is looked at before.
-bool IsBase64Url(std::string_view text);
-
 // A key for one algorithm: RS256 (RSA of 2,048 bits or more) or ES256 (P-256).
 struct IssuerKey {
   std::string id, algorithm;
-  std::shared_ptr<const void> key;  // a cjose_jwk_t
+  PublicKey key;
 };
 
 // Thread-safe.
@@ -72,6 +69,7 @@ class IssuerKeys {
   uint64_t fetches_ = 0;
   bool fetching_ = false, wanted_ = false, failed_ = false, stopping_ = false;
   std::condition_variable wake_, done_;
+  std::stop_source stop_;  // of a fetch that is under way
   std::thread thread_;
 };
 

@@ -1,10 +1,9 @@
 #include "common/rpc/jwt.h"
 
-#include <cjose/cjose.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "common/base/printable.h"
 #include "common/base/status.h"
@@ -58,8 +57,9 @@ std::string Text(absl::Time time) {
 }
 
 struct Jws {
-  std::unique_ptr<cjose_jws_t, void (*)(cjose_jws_t*)> jws{nullptr, cjose_jws_release};
   std::string algorithm, key_id;
+  std::string_view signed_text;  // of the token
+  std::string signature, payload;
 };
 
 // Parsed, not verified: only its header is read.
@@ -67,30 +67,21 @@ absl::StatusOr<Jws> Parse(std::string_view token) {
   if (!JwtVerifier::IsJwt(token)) return Invalid("the token is not a signed JSON Web Token");
   if (token.size() > kLargest) return Invalid("the token has more than {} bytes", kLargest);
   const size_t first = token.find('.'), second = token.find('.', first + 1);
-  if (!IsBase64Url(token.substr(0, first)) ||
-      !IsBase64Url(token.substr(first + 1, second - first - 1)) ||
-      !IsBase64Url(token.substr(second + 1))) {
+  std::optional<std::string> head = DecodeBase64Url(token.substr(0, first));
+  std::optional<std::string> payload = DecodeBase64Url(token.substr(first + 1, second - first - 1));
+  std::optional<std::string> signature = DecodeBase64Url(token.substr(second + 1));
+  const Json header = Json::parse(head.value_or(""), nullptr, false);
+  if (!payload || !signature || !header.is_object())
     return Invalid("the token is not a signed JSON Web Token");
-  }
-  cjose_err error{};
-  Jws parsed;
-  parsed.jws.reset(cjose_jws_import(token.data(), token.size(), &error));
-  if (parsed.jws == nullptr) return Invalid("the token is not a signed JSON Web Token");
-  cjose_header_t* header = cjose_jws_get_protected(parsed.jws.get());
-  const auto field = [&](const char* name) -> std::string {
-    const char* value = cjose_header_get(header, name, &error);
-    return value == nullptr ? "" : value;
-  };
-  parsed.algorithm = field("alg");
-  parsed.key_id = field("kid");
+  Jws parsed{TextOf(header, "alg"), TextOf(header, "kid"), token.substr(0, second),
+             *std::move(signature), *std::move(payload)};
   if (parsed.algorithm != "RS256" && parsed.algorithm != "ES256") {
     return Invalid("the token is signed by `{}`: must be RS256 or ES256", Shown(parsed.algorithm));
   }
   // Extensions that must be understood (RFC 7515, 4.1.11): none is.
-  char* critical = cjose_header_get_raw(header, "crit", &error);
-  if (critical == nullptr) return parsed;
-  free(critical);
-  return Invalid("the token has extensions (`crit`) that are not known here");
+  if (header.contains("crit"))
+    return Invalid("the token has extensions (`crit`) that are not known here");
+  return parsed;
 }
 
 absl::Status CheckTimes(const Json& claims, absl::Time now) {
@@ -147,14 +138,9 @@ absl::StatusOr<std::unique_ptr<JwtVerifier>> JwtVerifier::Open(Options options) 
 absl::StatusOr<Caller> JwtVerifier::CallerOf(std::string_view token, absl::Time now) const {
   QUENCH_ASSIGN_OR_RETURN(const Jws parsed, Parse(token));
   QUENCH_ASSIGN_OR_RETURN(const IssuerKey key, keys_->Find(parsed.key_id, parsed.algorithm));
-  cjose_err error{};
-  uint8_t* payload = nullptr;
-  size_t size = 0;
-  if (!cjose_jws_verify(parsed.jws.get(), static_cast<const cjose_jwk_t*>(key.key.get()), &error) ||
-      !cjose_jws_get_plaintext(parsed.jws.get(), &payload, &size, &error)) {
+  if (!Verifies(key.key, parsed.signed_text, parsed.signature))
     return Invalid("the token's signature is wrong");
-  }
-  const Json claims = Json::parse(payload, payload + size, nullptr, false);
+  const Json claims = Json::parse(parsed.payload, nullptr, false);
   if (!claims.is_object()) return Invalid("the token has no claims");
   if (const std::string issuer = TextOf(claims, "iss"); issuer != options_.issuer)
     return Invalid("the token's issuer is `{}`: must be `{}`", Shown(issuer), options_.issuer);
