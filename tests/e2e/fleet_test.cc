@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "common/base/files.h"
+#include "common/blobs/digest.h"
 #include "tests/e2e/gateway_fixture.h"
 #include "tests/support/matchers.h"
 #include "tests/support/onnx_models.h"
@@ -69,6 +70,14 @@ TEST_F(FleetTest, CompilesAllForAllAndStartsNothingTwice) {
   EXPECT_TRUE(*ReadFile(work_.path("here/model.so")) ==
               *ReadFile(work_.path("out/m0/default/x86-64-v2/model.so")));
 
+  const std::string name = List().at(0).at("name");
+  const Outcome logs = Run({"workflow", "logs", name, "deep.m1/import", "--follow"});
+  EXPECT_EQ(logs.exit_code, 0) << logs.err;
+  EXPECT_THAT(logs.out, HasSubstr(" deep.m1/import#1 taken by "));
+  EXPECT_THAT(logs.out, HasSubstr(" done in "));
+  EXPECT_THAT(logs.out, Not(HasSubstr("m0")));
+  EXPECT_THAT(Run({"workflow", "logs", name}).out, HasSubstr(" m2/half/x86-64-v2/compile#1 "));
+
   const auto written = fs::last_write_time(work_.path("out/m0/default/x86-64-v2/model.so"));
   const size_t workflows = List().size();
   const Outcome again = Run(command);
@@ -105,6 +114,27 @@ TEST_F(FleetTest, ADamagedModelFailsAsItsCells) {
   EXPECT_EQ(table.at("cells").at(0).at("state"), "failed");
   EXPECT_EQ(table.at("cells").at(5).at("bytes"),
             fs::file_size(work_.path("out/m0/default/raspberry-pi/5/model.so")));
+}
+
+TEST_F(FleetTest, ALibraryThatIsGoneIsAnErrorOfItsCell) {
+  WriteModels(1);
+  ASSERT_EQ(Run(Compile({"--request-id", "gone", "--output", "out"})).exit_code, 0);
+  server_.reset();
+  const std::string hash = Sha256Hex(*ReadFile(work_.path("out/m0/default/x86-64-v2/model.so")));
+  int removed = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(work_.path("state/store/blobs"))) {
+    if (entry.path().filename().string().find(hash) == std::string::npos) continue;
+    fs::remove(entry.path());
+    ++removed;
+  }
+  ASSERT_EQ(removed, 1);
+  Serve();
+  const Outcome watched = Run({"fleet", "watch", "gone", "--output", "again", "--table", "t.csv"});
+  EXPECT_EQ(watched.exit_code, 1);
+  EXPECT_THAT(watched.err, HasSubstr("1 of 2 cells"));
+  EXPECT_THAT(watched.out, HasSubstr("m0/default/x86-64-v2: its library cannot be fetched: "));
+  EXPECT_TRUE(fs::exists(work_.path("again/m0/default/raspberry-pi/5/model.so")));
+  EXPECT_THAT(Lines("t.csv").at(1), HasSubstr("cannot be fetched"));
 }
 
 TEST_F(FleetTest, GoesOnWithoutItsClientAndThroughDeathsOfTheGateway) {
