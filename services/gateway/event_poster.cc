@@ -164,8 +164,11 @@ bool EventPoster::Admit(std::vector<QueuedEvent> due, int64_t now_us,
     }
     news = true;
     absl::StatusOr<http::Url> url = http::ParseUrl(event.url);
-    if (!url.ok()) {  // checked before it was queued
-      spdlog::error("event {}: its URL {}", event.id, MessageOf(url.status()));
+    const bool forbidden = url.ok() && options_.allowed && !IsAllowed(*url, *options_.allowed);
+    if (!url.ok() || forbidden) {  // unlike when it was queued
+      spdlog::warn(
+          "event {} is dropped: its URL {}", event.id,
+          forbidden ? url->origin() + " is not allowed any more" : MessageOf(url.status()));
       Finish(event.id);
       options_.registry->Get(metrics::kWebhooks, WebhookResult::kDropped).Increment();
       verdicts->push_back({Verdict::kDropped, event.id});

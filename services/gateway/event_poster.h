@@ -34,6 +34,8 @@ namespace quench::gateway {
 struct PosterOptions {
   std::filesystem::path secret_file;  // empty: events are not signed
   std::filesystem::path ca_file;      // empty: the system's authorities
+  std::optional<std::vector<http::Url>>
+      allowed;  // events for other URLs are dropped; absent: none are
   std::chrono::milliseconds retry_for{24 * 3'600'000};
   std::chrono::milliseconds timeout{15'000};           // of one post
   std::chrono::milliseconds first_delay{1000};         // doubles with every attempt

@@ -61,6 +61,7 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& op
   std::unique_ptr<Gateway> gateway(new Gateway(options, std::move(store)));
   if (!options.webhooks.empty()) {
     PosterOptions poster = options.poster;
+    poster.allowed = options.webhooks;
     poster.registry = options.engine.registry;
     QUENCH_ASSIGN_OR_RETURN(gateway->poster_, EventPoster::Start(gateway->store_.get(), poster));
     gateway->api_->AllowWebhooks(options.webhooks);

@@ -26,10 +26,8 @@ std::string ProblemOf(const std::string& text, const std::vector<http::Url>& all
   const absl::StatusOr<http::Url> url = http::ParseUrl(text);
   if (!url.ok()) return MessageOf(url.status());
   if (allowed.empty()) return "is refused: this gateway posts no events (`webhooks.allowed_urls`)";
-  const bool is_allowed =
-      std::any_of(allowed.begin(), allowed.end(),
-                  [&](const http::Url& beginning) { return http::BeginsWith(*url, beginning); });
-  return is_allowed ? "" : "is none that this gateway's `webhooks.allowed_urls` allow";
+  return IsAllowed(*url, allowed) ? ""
+                                  : "is none that this gateway's `webhooks.allowed_urls` allow";
 }
 
 }  // namespace
@@ -50,6 +48,12 @@ absl::StatusOr<std::vector<http::Url>> AllowedUrls(const config::v1::Webhooks& c
   }
   QUENCH_RETURN_IF_ERROR(problems.Finish());
   return allowed;
+}
+
+bool IsAllowed(const http::Url& url, const std::vector<http::Url>& allowed) {
+  return std::any_of(allowed.begin(), allowed.end(), [&url](const http::Url& beginning) {
+    return http::BeginsWith(url, beginning);
+  });
 }
 
 void CheckWebhooks(const google::protobuf::RepeatedPtrField<v1::Webhook>& webhooks,

@@ -25,6 +25,9 @@ namespace quench::gateway {
 // `allowed_urls`, each checked; INVALID_ARGUMENT names all that are not URLs.
 absl::StatusOr<std::vector<http::Url>> AllowedUrls(const config::v1::Webhooks& config);
 
+// Whether `url` begins with one of `allowed`.
+bool IsAllowed(const http::Url& url, const std::vector<http::Url>& allowed);
+
 // Adds what is wrong with WorkflowSpec.webhooks, as fields of `spec`.
 void CheckWebhooks(const google::protobuf::RepeatedPtrField<v1::Webhook>& webhooks,
                    const std::vector<http::Url>& allowed, Violations* violations);

@@ -477,5 +477,21 @@ TEST(PosterOptionsTest, ComeFromTheConfiguration) {
   EXPECT_THAT(MessageOf(PosterOptionsOf(config).status()), HasSubstr("retry_for"));
 }
 
+TEST_F(EventPosterTest, UrlsThatAreNotAllowedAnyMoreGetNothing) {
+  std::atomic<int> posts = 0;
+  HttpServer server([&posts](const HttpRequest&) {
+    ++posts;
+    return HttpReply{.status = 204, .body = "", .headers = {}};
+  });
+  options_.allowed = {*http::ParseUrl(server.Url("/new"))};
+  Start();
+  Add("before", server.Url("/old"));
+  Add("now", server.Url("/new/a"));
+  EXPECT_TRUE(WaitFor([&] { return queue_.has_delivered("now"); }));
+  EXPECT_TRUE(WaitFor([&] { return queue_.has_dropped("before"); }));
+  EXPECT_EQ(posts, 1);
+  EXPECT_EQ(Count(WebhookResult::kDropped), 1);
+}
+
 }  // namespace
 }  // namespace quench::gateway::event_poster_test
