@@ -197,9 +197,11 @@ void Engine::AddEvents(const LiveWorkflow& workflow, WorkflowUpdate* update) {
   const int64_t now = loop_.UnixMicroseconds();
   for (const auto& [position, step] : update->steps) {
     if (of_steps.empty() || !HasEnded(step->state())) continue;
+    v1::Step told = *step;
+    told.clear_log();
     add(EventsFor(of_steps, kStepEnded,
                   fmt::format("{}.{}.{}", workflow.id, position, step->retried_after_attempt()),
-                  source + "/steps/" + step->name(), now, *step));
+                  source + "/steps/" + step->name(), now, told));
   }
   if (!HasEnded(update->header.state())) return;
   add(EventsFor(all, kWorkflowEnded,

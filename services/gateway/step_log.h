@@ -10,7 +10,7 @@ namespace quench::gateway {
 
 // Limits of a step's log; the oldest lines go first.
 inline constexpr int kMostLogLines = 100;
-inline constexpr int kMostLogBytes = 16 << 10;
+inline constexpr int kMostLogBytes = 8 << 10;
 inline constexpr size_t kLongestLogLine = 1024;
 
 // Adds a line of the present attempt; one that is too long is cut.
