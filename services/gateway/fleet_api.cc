@@ -167,7 +167,8 @@ void WorkflowApi::ForEach(std::vector<std::string> names, const Change& change,
         const std::lock_guard lock(progress->mutex);
         if (status.ok()) ++progress->changed;
         // Deleted, or changed by another call meanwhile.
-        const bool moot = absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
+        const bool moot = absl::IsNotFound(status) || absl::IsFailedPrecondition(status) ||
+                          absl::IsAborted(status);
         if (!moot) progress->first_error.Update(status);
         last = ++progress->ended == progress->names.size();
       }

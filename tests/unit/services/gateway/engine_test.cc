@@ -175,7 +175,8 @@ TEST_F(EngineTest, AStepsLogTellsOfAllAttempts) {
   const std::string id = Create(OneImport());
   loop.RunFor(milliseconds(60'000));
   std::vector<std::string> lines;
-  for (const v1::LogLine& line : StepOf(id, "import").log())
+  const v1::Step step = StepOf(id, "import");
+  for (const v1::LogLine& line : step.log())
     lines.push_back(fmt::format("{} {}", line.attempt(), line.text()));
   EXPECT_THAT(lines, ElementsAre("1 taken by fake", "1 attempt failed: socket closed",
                                  "2 taken by fake", "2 done in 0.00 s of CPU time, at most 0 MiB"));

@@ -12,7 +12,7 @@ using quench::testing::ElementsAre;
 
 constexpr auto kService = metrics::Service::kCodegen;
 
-class FairQueueTest : public ::testing::Test {
+class QueueTurnsTest : public ::testing::Test {
  protected:
   void Add(FairQueue& queue, const std::string& tenant, int count, int priority = 0) {
     for (int i = 0; i < count; ++i) {
@@ -41,7 +41,7 @@ class FairQueueTest : public ::testing::Test {
   uint64_t order_ = 1;
 };
 
-TEST_F(FairQueueTest, AtOneSlotTenantsTakeTurnsWhoeverCameFirst) {
+TEST_F(QueueTurnsTest, AtOneSlotTenantsTakeTurnsWhoeverCameFirst) {
   FairQueue queue;
   Add(queue, "fleet", 100);
   EXPECT_THAT(Turns(queue, 3), ElementsAre("fleet", "fleet", "fleet"));
@@ -49,7 +49,7 @@ TEST_F(FairQueueTest, AtOneSlotTenantsTakeTurnsWhoeverCameFirst) {
   EXPECT_THAT(Turns(queue, 5), ElementsAre("one", "fleet", "one", "fleet", "fleet"));
 }
 
-TEST_F(FairQueueTest, ATenantWithAStepAtATimeHasNoMoreThanItsPart) {
+TEST_F(QueueTurnsTest, ATenantWithAStepAtATimeHasNoMoreThanItsPart) {
   FairQueue queue;
   Add(queue, "fleet", 100);
   int of_fleet = 0;
@@ -60,7 +60,7 @@ TEST_F(FairQueueTest, ATenantWithAStepAtATimeHasNoMoreThanItsPart) {
   EXPECT_EQ(of_fleet, 20);
 }
 
-TEST_F(FairQueueTest, TurnsGoByWeight) {
+TEST_F(QueueTurnsTest, TurnsGoByWeight) {
   FairQueue queue({1, 0}, {{"heavy", {3, 0}}});
   Add(queue, "light", 40);
   Add(queue, "heavy", 40);
@@ -68,7 +68,7 @@ TEST_F(FairQueueTest, TurnsGoByWeight) {
   EXPECT_EQ(std::count(turns.begin(), turns.end(), "heavy"), 30);
 }
 
-TEST_F(FairQueueTest, ATenantsStepsGoByPriority) {
+TEST_F(QueueTurnsTest, ATenantsStepsGoByPriority) {
   FairQueue queue;
   Add(queue, "a", 1, -1);
   Add(queue, "a", 1, 5);

@@ -129,7 +129,7 @@ TEST_F(WorkflowApiTest, CellsComeInPagesThatMayEndWithinAShard) {
     v1::WorkflowSpec spec;
     AddImport(&spec, "import", "model" + std::to_string(shard));
     for (int i = 0; i < 5; ++i)
-      AddTransform(&spec, fmt::format("m{}/o/t{}/compile", shard, i), "import");
+      AddTransform(&spec, fmt::format("m{}/o/t{}/compile", shard, i), "import", v1::PORT_CANONICAL);
     spec.mutable_fleet()->set_fleet("f");
     spec.mutable_fleet()->set_shard(shard);
     spec.mutable_fleet()->set_shards(2);
