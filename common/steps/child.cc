@@ -27,6 +27,7 @@
 #include "common/steps/disk_watch.h"
 #include "common/steps/liveness.h"
 #include "common/steps/node_guard.h"
+#include "common/steps/peak_memory.h"
 #include "common/steps/pipes.h"
 #include "quench/child/v1/child.pb.h"
 
@@ -42,6 +43,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kPatience = std::chrono::seconds(2);  // with a process that is to end
 // With one whose work nobody wants.
 constexpr auto kShortPatience = std::chrono::milliseconds(250);
+// The kernel's counts of two processes with the same memory may differ by this.
+constexpr int64_t kCountsDiffer = int64_t{32} << 20;
 constexpr auto kNoWatch = std::chrono::milliseconds(60'000);
 
 // A descriptor of ours.
@@ -280,6 +283,7 @@ void Child::Take(const std::string& bytes) {
   if (!news.ParseFromString(bytes)) {
     return Kill(Internal("the step's process sent an invalid message"), ChildEnd::kCrashed);
   }
+  usage_.peak_memory_bytes = std::max(usage_.peak_memory_bytes, news.peak_memory_bytes());
   if (news.has_pulse()) return liveness_.OnPulse(news.pulse(), Clock::now());
   if (news.has_progress()) {
     liveness_.OnProgress();
@@ -341,7 +345,11 @@ void Child::Reap() {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
   };
   usage_.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-  usage_.peak_memory_bytes = int64_t{usage.ru_maxrss} * 1024;
+  // The kernel's count begins at what this process had when it started the child.
+  const int64_t counted = int64_t{usage.ru_maxrss} * 1024;
+  if (usage_.peak_memory_bytes == 0 || counted > PeakMemory().bytes() + kCountsDiffer) {
+    usage_.peak_memory_bytes = std::max(usage_.peak_memory_bytes, counted);
+  }
 }
 
 absl::Status Child::CauseOfDeath() {
@@ -380,6 +388,7 @@ absl::Status Child::CauseOfDeath() {
 absl::StatusOr<std::string> Child::Outcome() {
   Reap();
   if (!answer_) answer_ = killed_.ok() ? CauseOfDeath() : killed_;
+  usage_.ran_out_of_memory = cause_ == ChildEnd::kMemory;
   registry_.Get(metrics::kChildrenEnded, cause_).Increment();
   return *std::move(answer_);
 }

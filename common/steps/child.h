@@ -25,6 +25,7 @@ inline constexpr char kChildArgument[] = "--step";
 struct Usage {
   double cpu_seconds = 0;
   int64_t peak_memory_bytes = 0;
+  bool ran_out_of_memory = false;  // it went over its limit, or was killed from outside
 };
 
 // Starts `program` with kChildArgument, gives it the order, passes its progress on and waits for

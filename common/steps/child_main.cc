@@ -12,11 +12,13 @@
 #include <exception>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <thread>
 
 #include "common/rpc/errors.h"
 #include "common/steps/child.h"
 #include "common/steps/child_agreement.h"
+#include "common/steps/peak_memory.h"
 #include "common/steps/pipes.h"
 #include "common/steps/sandbox.h"
 #include "google/rpc/status.pb.h"
@@ -37,7 +39,11 @@ class Reporter {
     ::dup2(STDERR_FILENO, STDOUT_FILENO);
   }
 
-  void Send(const News& news) {
+  // From here on, what is sent says how much memory the process has had. Before it enters the sandbox.
+  void WatchMemory() { memory_.emplace(); }
+
+  void Send(News news) {
+    if (memory_) news.set_peak_memory_bytes(memory_->bytes());
     const std::lock_guard lock(mutex_);
     (void)WriteFrame(fd_, news);  // nobody is left to be told
   }
@@ -60,6 +66,7 @@ class Reporter {
 
  private:
   const int fd_;
+  std::optional<PeakMemory> memory_;
   std::mutex mutex_;
   std::string stage_;
   std::chrono::steady_clock::time_point last_;
@@ -191,6 +198,7 @@ absl::StatusOr<std::string> Do(const Order& order, std::span<const Step> steps,
   // A folder of the step's own: kernels that one leaves in a common one would run in another's.
   const std::string kernels = order.scratch() + "/kernels";
   if (::setenv("CUDA_CACHE_PATH", kernels.c_str(), 1) != 0) return Internal("no environment");
+  reporter.WatchMemory();
   QUENCH_RETURN_IF_ERROR(SetLimits(order));
   const auto blobs = LocalBlobStore::OpenDrafts(
       order.drafts(), order.inputs(),

@@ -259,7 +259,7 @@ absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps) {
                               static_cast<int>(steps.isolation())));
   }
   const bool limits_memory = steps.max_memory_bytes() != 0, limits_cpu = steps.has_max_cpu_time();
-  if (options.in_process && (limits_memory || limits_cpu)) {
+  if (options.in_process && (limits_memory || limits_cpu || steps.memory_bytes() != 0)) {
     check.Add(InvalidArgument("limits of memory and CPU time need isolation PROCESS"));
   }
   StepLimits& limits = options.limits;
@@ -269,6 +269,11 @@ absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps) {
   if (limits_memory) {
     limits.memory_bytes =
         check.Range<int64_t>("max_memory_bytes", steps.max_memory_bytes(), 64 * kMib, kMost);
+    limits.most_memory_bytes = limits.memory_bytes;
+  } else if (steps.memory_bytes() != 0) {
+    QUENCH_ASSIGN_OR_RETURN(const int64_t memory, MemoryOf(steps));
+    limits.memory_bytes = MemoryOfEachSlot(memory, slots);
+    limits.most_memory_bytes = std::max(limits.memory_bytes, memory);
   }
   if (limits_cpu) {
     limits.cpu_seconds = std::chrono::ceil<std::chrono::seconds>(
@@ -292,6 +297,23 @@ absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps) {
   options.scratch = steps.scratch_dir();
   QUENCH_RETURN_IF_ERROR(check.Finish());
   return options;
+}
+
+absl::StatusOr<int64_t> MemoryOf(const config::v1::Steps& steps) {
+  if (steps.memory_bytes() == 0) return MemoryForSteps(MemoryOfThisMachine());
+  Checker check("steps");
+  const auto bytes = check.Range<int64_t>("memory_bytes", steps.memory_bytes(), int64_t{64} << 20,
+                                          int64_t{1} << 50);
+  QUENCH_RETURN_IF_ERROR(check.Finish());
+  return bytes;
+}
+
+absl::StatusOr<std::shared_ptr<MemoryBudget>> OpenMemory(const config::v1::Steps& steps,
+                                                         const std::filesystem::path& file,
+                                                         metrics::Registry* registry) {
+  if (steps.isolation() == config::v1::ISOLATION_NONE) return std::shared_ptr<MemoryBudget>();
+  QUENCH_ASSIGN_OR_RETURN(const int64_t bytes, MemoryOf(steps));
+  return std::make_shared<MemoryBudget>(bytes, std::make_shared<MemoryBook>(file), registry);
 }
 
 absl::StatusOr<int> SlotsOf(const config::v1::Steps& steps) {

@@ -33,6 +33,13 @@ absl::StatusOr<std::unique_ptr<rpc::Tracer>> TracerOf(const config::v1::Server& 
 absl::Status SetLogLevel(const config::v1::Server& server);
 absl::StatusOr<rpc::ChannelOptions> ChannelOptionsOf(const config::v1::Remote& remote);
 absl::StatusOr<RunnerOptions> RunnerOptionsOf(const config::v1::Steps& steps);
+// Bytes of memory for all steps at once.
+absl::StatusOr<int64_t> MemoryOf(const config::v1::Steps& steps);
+// The budget of that memory, which keeps in `file` what past runs took; null if steps run on threads, where nobody can
+// tell.
+absl::StatusOr<std::shared_ptr<MemoryBudget>> OpenMemory(const config::v1::Steps& steps,
+                                                         const std::filesystem::path& file,
+                                                         metrics::Registry* registry);
 // The number of steps that run at once.
 absl::StatusOr<int> SlotsOf(const config::v1::Steps& steps);
 

@@ -85,6 +85,13 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
   runner.registry = options.registry;
   runner.program = options.program;
   runner.server = ThisServer(definition.name);
+  runner.memory = options.memory;
+  if (runner.memory == nullptr) {
+    const std::filesystem::path folder = FolderOf(config.blobs, config.steps.scratch_dir());
+    QUENCH_ASSIGN_OR_RETURN(
+        runner.memory,
+        OpenMemory(config.steps, folder / ("memory-" + definition.name), options.registry));
+  }
   if (definition.uses_gpus) runner.gpus = options.gpus ? *options.gpus : GpusOfThisMachine();
   options.registry->Get(metrics::kGpus, definition.service)
       .Set(static_cast<double>(runner.gpus.names.size()));
@@ -131,12 +138,15 @@ absl::StatusOr<std::unique_ptr<ServiceHost>> ServiceHost::Start(const ServiceDef
       {*host->step_pool_, *host->control_pool_, *host->runner_, *host->guard_, host->running_},
       definition.steps);
   QUENCH_ASSIGN_OR_RETURN(host->server_, rpc::Server::Start(server, {host->service_.get()}));
-  spdlog::info("{} serves {}{}, {} slots, steps {}", definition.name,
+  spdlog::info("{} serves {}{}, {} slots, steps {}{}", definition.name,
                options.in_process ? "this process" : "on " + host->server_->address(),
                server.metrics_listen.empty()
                    ? ""
                    : fmt::format(", metrics on port {}", host->server_->metrics_port()),
-               steps.threads, runner.in_process ? "on threads" : "in processes");
+               steps.threads, runner.in_process ? "on threads" : "in processes",
+               runner.memory == nullptr
+                   ? ""
+                   : fmt::format(" with {} MiB for all", runner.memory->bytes() >> 20));
   if (!runner.gpus.names.empty())
     spdlog::info("{} has GPUs: {}", definition.name, fmt::join(runner.gpus.names, ", "));
   return host;

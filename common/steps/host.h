@@ -65,6 +65,8 @@ class ServiceHost {
     // The store of a gateway in the same process, in place of config.blobs.
     StepRunner::StorageOf storage;
     metrics::Registry* registry = &metrics::Global();
+    // The memory that steps share with other services in the same process, in place of this one's.
+    std::shared_ptr<MemoryBudget> memory;
     // The tracer of a gateway in the same process (not owned), in place of config.server.tracing.
     rpc::Tracer* tracer = nullptr;
     // The GPUs of steps, in place of this machine's.
@@ -106,19 +108,25 @@ class StepMethod {
   grpc::ServerWriteReactor<Event>* Serve(grpc::CallbackServerContext* context,
                                          const Request* request) const {
     using Result = std::remove_cvref_t<decltype(std::declval<Event>().result())>;
+    const auto place = std::make_shared<std::unique_ptr<MemoryBudget::Place>>();
     return rpc::StreamOnPool<Event>(
         method_, context, request,
-        [this](const Request& asked, const StepContext& step) -> absl::StatusOr<Result> {
+        [this, place](const Request& asked, const StepContext& step) -> absl::StatusOr<Result> {
           Result result;
-          const absl::Status status =
-              running_.Run(step, [&] { return runner_.Run(step_, asked, step, &result); });
+          const absl::Status status = running_.Run(
+              step, [&] { return runner_.Run(step_, asked, step, &result, place->get()); });
+          place->reset();
           if (IsNodeFault(status)) guard_.Fault(status);
           QUENCH_RETURN_IF_ERROR(status);
           return result;
         },
-        [this](const Request& asked, const StepContext& step, auto* accepted) -> absl::Status {
+        [this, place](const Request& asked, const StepContext& step,
+                      auto* accepted) -> absl::Status {
           QUENCH_RETURN_IF_ERROR(guard_.Check());
-          return runner_.Accept(step_, asked, step, accepted);
+          QUENCH_RETURN_IF_ERROR(runner_.Accept(step_, asked, step, accepted));
+          Result known;
+          QUENCH_ASSIGN_OR_RETURN(*place, runner_.Admit(step_, asked, step, &known));
+          return absl::OkStatus();
         });
   }
 

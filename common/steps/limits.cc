@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLeastMemory = int64_t{4} << 30;
+constexpr int64_t kLeastReserve = int64_t{512} << 20;
 constexpr int64_t kHoursOfEachCpu = 4;
 constexpr int64_t kLeastDisk = int64_t{1} << 30;
 constexpr int kOpenFiles = 4096;
@@ -57,6 +58,12 @@ int64_t HalfOfDisk(const std::filesystem::path& folder) {
 
 }  // namespace
 
+int64_t MemoryForSteps(int64_t memory) {
+  return memory - std::min(memory / 2, std::max(kLeastReserve, memory / 10));
+}
+
+int64_t MemoryOfThisMachine() { return std::min(MemoryOfMachine(), MemoryOfControlGroup()); }
+
 int64_t MemoryOfEachSlot(int64_t memory, int slots) {
   return std::max(kLeastMemory, memory / std::max(1, slots));
 }
@@ -65,8 +72,8 @@ StepLimits LimitsOfThisMachine(const std::filesystem::path& scratch, int slots) 
   const int64_t cpus = quench_rt_cpus();
   std::error_code error;
   StepLimits limits;
-  limits.memory_bytes =
-      MemoryOfEachSlot(std::min(MemoryOfMachine(), MemoryOfControlGroup()), slots);
+  limits.memory_bytes = MemoryOfEachSlot(MemoryOfThisMachine(), slots);
+  limits.most_memory_bytes = std::max(limits.memory_bytes, MemoryForSteps(MemoryOfThisMachine()));
   limits.cpu_seconds = kHoursOfEachCpu * 3600 * cpus;
   limits.disk_bytes =
       HalfOfDisk(scratch.empty() ? std::filesystem::temp_directory_path(error) : scratch);

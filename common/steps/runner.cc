@@ -25,6 +25,7 @@ using build::bazel::remote::execution::v2::ActionResult;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::util::TimeUtil;
+using metrics::CacheResult;
 using step::v1::Execution;
 using step::v1::StepOptions;
 
@@ -54,10 +55,6 @@ Execution* ExecutionOf(Message* result) {
 
 bool IsPrintable(const std::string& text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
-}
-
-absl::StatusOr<std::string> TenantOf(const Message& request, const StepContext& context) {
-  return rpc::TenantOfCall(context.tenant(), OptionsOf(request).tenant());
 }
 
 absl::Status CheckOptions(const StepOptions& options) {
@@ -102,6 +99,11 @@ void AddBlobs(const std::vector<BlobId>& blobs, ActionResult* action) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> StepRunner::TenantOf(const Message& request,
+                                                 const StepContext& context) {
+  return rpc::TenantOfCall(context.tenant(), OptionsOf(request).tenant());
+}
 
 absl::StatusOr<std::unique_ptr<StepRunner>> StepRunner::Create(const RunnerOptions& options,
                                                                StorageOf storage) {
@@ -148,7 +150,7 @@ absl::Status StepRunner::Accept(const Step& step, const Message& request,
 }
 
 absl::Status StepRunner::Run(const Step& step, const Message& request, const StepContext& context,
-                             Message* result) const {
+                             Message* result, MemoryBudget::Place* place) const {
   StepContext limited = context;
   const auto end = std::chrono::steady_clock::now() + options_.max_wall_time;
   const bool is_limited =
@@ -157,6 +159,7 @@ absl::Status StepRunner::Run(const Step& step, const Message& request, const Ste
   QUENCH_ASSIGN_OR_RETURN(const std::string tenant, TenantOf(request, context));
   Job job{step, request, limited, result, tenant, "", nullptr, {}, {}, std::nullopt, {}};
   job.key = KeyOf(step, request, job.tenant);
+  job.place = place;
   const std::optional<TraceContext> caller = ParseTraceparent(context.traceparent());
   const int64_t start_ns = rpc::UnixNanoseconds();
   TraceContext span;
@@ -196,15 +199,21 @@ absl::Status StepRunner::Do(Job& job) const {
 }
 
 absl::StatusOr<bool> StepRunner::LookUp(Job& job) const {
+  QUENCH_ASSIGN_OR_RETURN(const std::optional<CacheResult> found, Find(job));
+  if (!found) return false;
+  options_.registry->Get(metrics::kActionCacheRequests, *found).Increment();
+  const bool is_hit = found == CacheResult::kHit;
+  if (is_hit) ExecutionOf(job.result)->set_cache_hit(true);
+  return is_hit;
+}
+
+absl::StatusOr<std::optional<CacheResult>> StepRunner::Find(Job& job) const {
   const StepOptions& options = OptionsOf(job.request);
   const bool reads = options.cache() == step::v1::CACHE_MODE_UNSPECIFIED ||
                      options.cache() == step::v1::CACHE_MODE_USE;
   if (job.step.caching(job.request) == Caching::kNever || job.storage->actions() == nullptr ||
       !reads)
-    return false;
-  const auto count = [&](metrics::CacheResult result) {
-    options_.registry->Get(metrics::kActionCacheRequests, result).Increment();
-  };
+    return std::nullopt;
   QUENCH_ASSIGN_OR_RETURN(const std::optional<std::string> bytes,
                           job.storage->actions()->Get(job.key, job.context));
   ActionResult action;
@@ -214,21 +223,15 @@ absl::StatusOr<bool> StepRunner::LookUp(Job& job) const {
       !job.result->ParseFromString(action.stdout_raw()) ||
       ExecutionOf(job.result)->step_key() != job.key) {
     job.result->Clear();
-    count(metrics::CacheResult::kMiss);
-    return false;
+    return CacheResult::kMiss;
   }
   const std::vector<BlobId> blobs = DigestsIn(*job.result);
   QUENCH_ASSIGN_OR_RETURN(const std::vector<BlobId> missing,
                           job.storage->Missing(blobs, job.context));
   QUENCH_ASSIGN_OR_RETURN(const bool has_records, HasItsRecords(job));
-  if (!missing.empty() || !has_records) {
-    job.result->Clear();
-    count(metrics::CacheResult::kIncomplete);
-    return false;
-  }
-  ExecutionOf(job.result)->set_cache_hit(true);
-  count(metrics::CacheResult::kHit);
-  return true;
+  if (missing.empty() && has_records) return CacheResult::kHit;
+  job.result->Clear();
+  return CacheResult::kIncomplete;
 }
 
 absl::Status StepRunner::FetchInputs(Job& job) const {
@@ -257,17 +260,16 @@ absl::Status StepRunner::Work(Job& job) const {
   QUENCH_RETURN_IF_ERROR(WithStoreFault(FetchInputs(job)));
   auto& phases = *job.execution.mutable_phases();
   *phases.mutable_inputs_fetched() = TimeUtil::GetCurrentTime();
-  const absl::StatusOr<TempDir> made = scratch_.Step();
-  if (!made.ok()) return NodeFault(made.status());
-  const std::filesystem::path& scratch = made->path();
+  absl::StatusOr<TempDir> scratch = scratch_.Step();
+  if (!scratch.ok()) return NodeFault(scratch.status());
   *phases.mutable_started() = TimeUtil::GetCurrentTime();
   std::string bytes;
   if (options_.in_process) {
-    const Workplace place{job.storage->local(), scratch, options_.max_threads};
+    const Workplace place{job.storage->local(), scratch->path(), options_.max_threads};
     QUENCH_ASSIGN_OR_RETURN(bytes,
                             job.step.run(job.request.SerializeAsString(), place, job.context));
   } else {
-    QUENCH_ASSIGN_OR_RETURN(bytes, WorkInChild(job, scratch));
+    QUENCH_ASSIGN_OR_RETURN(bytes, WorkInChildren(job, *scratch));
   }
   *phases.mutable_work_done() = TimeUtil::GetCurrentTime();
   if (!job.result->ParseFromString(bytes)) return Internal("the step's result is damaged");

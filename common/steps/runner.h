@@ -16,6 +16,7 @@
 #include "common/rpc/tenant_store.h"
 #include "common/steps/gpus.h"
 #include "common/steps/limits.h"
+#include "common/steps/memory_budget.h"
 #include "common/steps/provenance.h"
 #include "common/steps/sandbox.h"
 #include "common/steps/scratch.h"
@@ -33,6 +34,8 @@ class Tracer;
 
 namespace quench::steps {
 
+struct Usage;
+
 struct RunnerOptions {
   bool in_process = false;  // on the calling thread, for debugging
   // The program started for each step, with kChildArgument.
@@ -47,6 +50,8 @@ struct RunnerOptions {
   int max_threads = 0;  // for runs of libraries; 0: all CPUs
   std::string server;   // this server's name, for callers
   Gpus gpus;            // for runs of libraries
+  // Shared by the steps' processes; null: nothing is reserved, and none gets more than its limit.
+  std::shared_ptr<MemoryBudget> memory;
   // If null, any library is run, whoever made it.
   std::shared_ptr<const Provenance> provenance;
   metrics::Registry* registry = &metrics::Global();
@@ -65,10 +70,17 @@ class StepRunner {
   // digests; PERMISSION_DENIED if the caller's token is another tenant's; NO_DEVICE as of CheckDevice.
   absl::Status Accept(const Step& step, const google::protobuf::Message& request,
                       const StepContext& context, step::v1::Accepted* accepted) const;
-  // Fills in `result`, including its `execution`. The request must have been accepted.
+  // Reserves the memory that an accepted step will take: null if that is nothing, as for a result in the action cache,
+  // which is looked up into `result`. MEMORY_FULL with RetryInfo if it is not free.
+  absl::StatusOr<std::unique_ptr<MemoryBudget::Place>> Admit(
+      const Step& step, const google::protobuf::Message& request, const StepContext& context,
+      google::protobuf::Message* result) const;
+  // Fills in `result`, including its `execution`. The request must have been accepted, and `place` is what Admit gave.
+  // A process that is ended for want of memory runs once more, alone, if it can get more by that.
   // UNAVAILABLE with NODE_FAULT if this machine, or its store, cannot run the step.
   absl::Status Run(const Step& step, const google::protobuf::Message& request,
-                   const StepContext& context, google::protobuf::Message* result) const;
+                   const StepContext& context, google::protobuf::Message* result,
+                   MemoryBudget::Place* place = nullptr) const;
   // Whether scratch space and the default tenant's store can be used: writes a little to both.
   absl::Status Probe() const;
 
@@ -76,9 +88,13 @@ class StepRunner {
   struct Job;
   StepRunner(RunnerOptions options, StorageOf storage, ScratchFolder scratch)
       : options_(std::move(options)), storage_(std::move(storage)), scratch_(std::move(scratch)) {}
+  static absl::StatusOr<std::string> TenantOf(const google::protobuf::Message& request,
+                                              const StepContext& context);
   std::string KeyOf(const Step& step, const google::protobuf::Message& request,
                     const std::string& tenant) const;
   absl::StatusOr<bool> LookUp(Job& job) const;
+  // The same without counting it; nothing if the action cache is not asked.
+  absl::StatusOr<std::optional<metrics::CacheResult>> Find(Job& job) const;
   absl::StatusOr<bool> HasItsRecords(Job& job) const;
   absl::Status CheckLibraries(Job& job) const;
   absl::Status AttestLibraries(Job& job) const;
@@ -86,7 +102,13 @@ class StepRunner {
   absl::Status FetchInputs(Job& job) const;
   static absl::Status Fetch(Job& job, const std::vector<BlobId>& inputs);
   absl::Status Work(Job& job) const;
-  absl::StatusOr<std::string> WorkInChild(Job& job, const std::filesystem::path& scratch) const;
+  MemoryNeed NeedOf(const Step& step, const google::protobuf::Message& request) const;
+  int64_t LimitOf(const MemoryNeed& need) const;
+  absl::StatusOr<std::string> WorkInChildren(Job& job, TempDir& scratch) const;
+  absl::StatusOr<std::string> WorkInChild(Job& job, const std::filesystem::path& scratch,
+                                          int64_t memory_limit, Usage* usage) const;
+  void LearnFrom(const Job& job, const absl::Status& status, int64_t memory_limit,
+                 const Usage& usage) const;
   absl::StatusOr<TempDir> PlaceIn(const LocalBlobStore& store) const;
   static absl::Status AdoptDrafts(Job& job);
   absl::StatusOr<unsigned> Walls() const;

@@ -60,8 +60,8 @@ absl::StatusOr<TempDir> StepRunner::PlaceIn(const LocalBlobStore& store) const {
   return found->second.Step();
 }
 
-absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
-                                                    const std::filesystem::path& scratch) const {
+absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job, const std::filesystem::path& scratch,
+                                                    int64_t memory_limit, Usage* usage) const {
   LocalBlobStore& store = job.storage->local();
   QUENCH_ASSIGN_OR_RETURN(const unsigned walls, Walls());
   absl::StatusOr<TempDir> inputs = PlaceIn(store), drafts = PlaceIn(store);
@@ -83,7 +83,7 @@ absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
   order.set_scratch(std::filesystem::absolute(scratch).string());
   order.set_walls(walls);
   order.set_max_threads(options_.max_threads);
-  order.set_max_memory_bytes(options_.limits.memory_bytes);
+  order.set_max_memory_bytes(memory_limit);
   order.set_max_cpu_seconds(options_.limits.cpu_seconds);
   order.set_max_disk_bytes(options_.limits.disk_bytes);
   order.set_max_open_files(options_.limits.open_files);
@@ -91,16 +91,15 @@ absl::StatusOr<std::string> StepRunner::WorkInChild(Job& job,
   order.set_max_stall_milliseconds(options_.max_stall_time.count());
   order.set_gpus(!options_.gpus.names.empty() && HasDevice(job.request) &&
                  DeviceOf(job.request) != "cpu");
-  Usage usage;
   absl::StatusOr<std::string> result =
-      RunInChild(options_.program, order, job.context, *options_.registry, &usage);
+      RunInChild(options_.program, order, job.context, *options_.registry, usage);
   *job.execution.mutable_cpu_time() =
-      TimeUtil::MillisecondsToDuration(std::llround(usage.cpu_seconds * 1e3));
-  job.execution.set_peak_memory_bytes(usage.peak_memory_bytes);
-  options_.registry->Get(metrics::kStepCpuSeconds, job.step.stage).Increment(usage.cpu_seconds);
-  if (usage.peak_memory_bytes > 0) {  // there was a process
+      TimeUtil::MillisecondsToDuration(std::llround(usage->cpu_seconds * 1e3));
+  job.execution.set_peak_memory_bytes(usage->peak_memory_bytes);
+  options_.registry->Get(metrics::kStepCpuSeconds, job.step.stage).Increment(usage->cpu_seconds);
+  if (usage->peak_memory_bytes > 0) {  // there was a process
     options_.registry->Get(metrics::kStepPeakMemory, job.step.stage)
-        .Set(static_cast<double>(usage.peak_memory_bytes));
+        .Set(static_cast<double>(usage->peak_memory_bytes));
   }
   const std::string reason = rpc::ReasonOf(result.status());
   if (reason == rpc::ReasonName(rpc::Reason::kStepCrashed) ||

@@ -22,6 +22,7 @@ struct StepRunner::Job {
   std::vector<BlobId> inputs;
   std::optional<TempDir> drafts;  // folder with the outputs of a child
   step::v1::Execution execution;
+  MemoryBudget::Place* place = nullptr;  // not owned; null: nothing is reserved
 };
 
 }  // namespace quench::steps

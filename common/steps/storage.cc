@@ -69,6 +69,15 @@ absl::Status CheckStore(const config::v1::BlobStore& blobs) {
 
 }  // namespace
 
+fs::path FolderOf(const config::v1::BlobStore& blobs, const fs::path& scratch) {
+  if (!blobs.has_remote()) {
+    return blobs.folder().empty() ? LocalBlobStore::DefaultRoot() : fs::path(blobs.folder());
+  }
+  return !blobs.cache_folder().empty() ? fs::path(blobs.cache_folder())
+         : !scratch.empty()            ? scratch / "blobs"
+                                       : LocalBlobStore::DefaultRoot();
+}
+
 absl::StatusOr<std::shared_ptr<rpc::Channel>> OpenRemote(const config::v1::BlobStore& blobs) {
   QUENCH_RETURN_IF_ERROR(CheckStore(blobs));
   absl::StatusOr<rpc::ChannelOptions> options = ChannelOptionsOf(blobs.remote());
@@ -98,15 +107,9 @@ absl::StatusOr<StepRunner::StorageOf> OpenStorage(const config::v1::BlobStore& b
                                                   bool action_cache, const fs::path& scratch,
                                                   metrics::Registry& registry) {
   QUENCH_RETURN_IF_ERROR(CheckStore(blobs));
-  if (!blobs.has_remote()) {
-    return OpenFolder(
-        blobs.folder().empty() ? LocalBlobStore::DefaultRoot() : fs::path(blobs.folder()),
-        action_cache, registry);
-  }
+  const fs::path folder = FolderOf(blobs, scratch);
+  if (!blobs.has_remote()) return OpenFolder(folder, action_cache, registry);
   QUENCH_ASSIGN_OR_RETURN(auto channel, OpenRemote(blobs));
-  const fs::path folder = !blobs.cache_folder().empty() ? fs::path(blobs.cache_folder())
-                          : !scratch.empty()            ? scratch / "blobs"
-                                                        : LocalBlobStore::DefaultRoot();
   const int64_t most = blobs.cache_max_bytes() > 0 ? blobs.cache_max_bytes() : kCopies;
   absl::StatusOr<std::shared_ptr<rpc::BlobCopies>> copies =
       rpc::BlobCopies::Open(folder, static_cast<uint64_t>(most), registry);

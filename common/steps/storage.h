@@ -15,6 +15,11 @@ class Channel;
 
 namespace quench::steps {
 
+// The folder of this machine in which the blobs lie, or copies of a remote store's: `blobs.folder` or
+// `blobs.cache_folder`, or their defaults below.
+std::filesystem::path FolderOf(const config::v1::BlobStore& blobs,
+                               const std::filesystem::path& scratch);
+
 // Opens the store given by `blobs`: a folder (default: the local user's store), within the limits of
 // the gateway that owns it, or a remote store, with copies in `blobs.cache_folder` (default:
 // `scratch`/blobs, without `scratch` the local user's store). `action_cache` false: results are neither

@@ -232,6 +232,7 @@ class Engine {
   void Log(LiveWorkflow& workflow, int step, const std::string& text) {
     AddLogLine(text, loop_.UnixMicroseconds(), &workflow.EditProgress(step));
   }
+  bool WaitsAside(const Run& run, const absl::Status& status, std::chrono::milliseconds delay);
   void SetWaitingReason(LiveWorkflow& workflow, int step, const std::string& text);
   // Why a step that has waited for its service since `since_us` fails; OK: it goes on waiting.
   absl::Status OutOfPatience(const LiveWorkflow& workflow, const LiveStep& step, int64_t since_us);

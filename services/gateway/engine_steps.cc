@@ -310,6 +310,7 @@ void Engine::OnDone(Run run, const absl::Status& status, const StepResult* resul
     case Ending::kShed: {
       const milliseconds delay = *rpc::RetryAfterOf(status);
       CountRetry(live, metrics::RetryReason::kShed);
+      if (WaitsAside(run, status, delay)) break;
       SetWaitingReason(*workflow, run.step, "");
       loads_[static_cast<size_t>(run.service)].Shed(loop_.Now(), delay);
       Requeue(workflow, run.step);
@@ -527,6 +528,23 @@ void Engine::LacksDevice(const Run& run, const absl::Status& status) {
   After(pause, [this, workflow, step = run.step, epoch] {
     if (workflow->steps[step].epoch == epoch) Ready(workflow, step);
   });
+}
+
+// Whether the step, for which its service has no memory, asks again by itself while smaller ones go on: one of each
+// service, and the service keeps what becomes free for it. A second one holds up the queue, as where slots are full.
+bool Engine::WaitsAside(const Run& run, const absl::Status& status, milliseconds delay) {
+  if (rpc::ReasonOf(status) != rpc::ReasonName(rpc::Reason::kMemoryFull)) return false;
+  LiveStep& live = run.workflow->steps[run.step];
+  ServiceLoad& load = loads_[static_cast<size_t>(run.service)];
+  if (!load.StepAside()) return false;
+  SetWaitingReason(*run.workflow, run.step,
+                   fmt::format("service `{}`: {}", live.row->service, MessageOf(status)));
+  const uint64_t epoch = ++live.epoch;
+  After(delay, [this, &load, workflow = run.workflow, step = run.step, epoch] {
+    load.ComeBack();
+    if (workflow->steps[step].epoch == epoch) Ready(workflow, step);
+  });
+  return true;
 }
 
 void Engine::SetWaitingReason(LiveWorkflow& workflow, int step, const std::string& text) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace quench::gateway {
 
@@ -36,6 +37,9 @@ class ServiceLoad {
     limit_ = running_;
     probe_at_ = now + retry_after;
   }
+  // Whether a step may wait outside the queue for memory at the service: only one does.
+  bool StepAside() { return !std::exchange(aside_, true); }
+  void ComeBack() { aside_ = false; }
   // The service did not answer; it is asked again after `pause`.
   void Unreached(Time now, Duration pause) {
     if (now < closed_until_) return;  // another step of the same round has reported it
@@ -53,6 +57,7 @@ class ServiceLoad {
   int limit_ = kFirst;
   int unreached_ = 0;  // in a row
   bool shed_ = false;
+  bool aside_ = false;
   Time probe_at_{}, closed_until_{};
 };
 

@@ -51,6 +51,8 @@ class AllInOne final : public steps::Serving {
     if (!steps.has_require_sandbox()) {
       steps.set_require_sandbox(!listen.empty() && !rpc::IsLocal(listen));
     }
+    QUENCH_ASSIGN_OR_RETURN(const std::shared_ptr<steps::MemoryBudget> memory,
+                            steps::OpenMemory(steps, root / "memory-serve", options.registry));
     const auto channel_of = [&](metrics::Service service) {
       for (size_t i = 0; i < Definitions().size(); ++i) {
         if (Definitions()[i]->service == service) {
@@ -66,6 +68,7 @@ class AllInOne final : public steps::Serving {
       service.in_process = true;
       service.tracer = options.tracer;
       service.storage = storage;
+      service.memory = memory;
       QUENCH_ASSIGN_OR_RETURN(auto host, steps::ServiceHost::Start(*definition, service));
       all->services_.push_back(std::move(host));
     }

@@ -80,6 +80,15 @@ TEST_F(ChildTest, GivesTheResult) {
   ExpectNoChildren();
 }
 
+// The kernel's own count would begin at what this process has.
+TEST_F(ChildTest, WhatTheServiceTakesIsNotTheSteps) {
+  const std::vector<char> taken(size_t{600} << 20, 'x');
+  EXPECT_EQ(Told("echo:hello"), "hello");
+  EXPECT_LT(usage_.peak_memory_bytes, int64_t{400} << 20) << taken.back();
+  EXPECT_EQ(Told("memory:900"), "900");
+  EXPECT_GT(usage_.peak_memory_bytes, int64_t{900} << 20);
+}
+
 TEST_F(ChildTest, PassesProgressOn) {
   std::vector<std::string> stages;
   const StepContext context(std::make_shared<CancelToken>(), [&](const Progress& progress) {

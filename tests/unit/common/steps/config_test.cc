@@ -74,8 +74,30 @@ TEST_F(ConfigTest, SlotsShareTheMemoryUnlessToldOtherwise) {
   const int64_t whole = RunnerOptionsOf(steps)->limits.memory_bytes;
   steps.set_slots(3);
   EXPECT_EQ(RunnerOptionsOf(steps)->limits.memory_bytes, std::max(4 * kGib, whole / 3));
+  EXPECT_GE(RunnerOptionsOf(steps)->limits.most_memory_bytes, MemoryForSteps(whole));
+  steps.set_memory_bytes(60 * kGib);
+  EXPECT_EQ(RunnerOptionsOf(steps)->limits.memory_bytes, 20 * kGib);
+  EXPECT_EQ(RunnerOptionsOf(steps)->limits.most_memory_bytes, 60 * kGib);
   steps.set_max_memory_bytes(7 * kGib);
   EXPECT_EQ(RunnerOptionsOf(steps)->limits.memory_bytes, 7 * kGib);
+  EXPECT_EQ(RunnerOptionsOf(steps)->limits.most_memory_bytes, 7 * kGib) << "a hard limit";
+}
+
+TEST_F(ConfigTest, StepsShareWhatTheSystemLeaves) {
+  constexpr int64_t kMib = int64_t{1} << 20, kGib = int64_t{1} << 30;
+  EXPECT_EQ(MemoryForSteps(100 * kGib), 90 * kGib);
+  EXPECT_EQ(MemoryForSteps(2 * kGib), 1536 * kMib);
+  EXPECT_EQ(MemoryForSteps(256 * kMib), 128 * kMib);
+  metrics::Registry registry;
+  config::v1::Steps steps;
+  EXPECT_EQ((*OpenMemory(steps, "", &registry))->bytes(), MemoryForSteps(MemoryOfThisMachine()));
+  steps.set_memory_bytes(3 * kGib);
+  EXPECT_EQ((*OpenMemory(steps, "", &registry))->bytes(), 3 * kGib);
+  steps.set_memory_bytes(kMib);
+  EXPECT_THAT(MessageOf(OpenMemory(steps, "", &registry).status()),
+              HasSubstr("steps.memory_bytes: 1048576, must be"));
+  steps.set_isolation(config::v1::ISOLATION_NONE);
+  EXPECT_EQ(*OpenMemory(steps, "", &registry), nullptr) << "nobody can tell what a thread takes";
 }
 
 TEST_F(ConfigTest, ReflectionIsForThisMachineUnlessToldOtherwise) {

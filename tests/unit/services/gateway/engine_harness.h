@@ -90,6 +90,9 @@ inline Behaviour Hangs() { return {true, milliseconds(-1), {}}; }
 inline absl::Status ShedFor(milliseconds delay) {
   return rpc::WithRetryAfter(rpc::Error(rpc::Reason::kSlotsFull, "all slots are taken"), delay);
 }
+inline absl::Status MemoryFullFor(milliseconds delay) {
+  return rpc::WithRetryAfter(rpc::Error(rpc::Reason::kMemoryFull, "memory is reserved"), delay);
+}
 inline absl::Status Missing(const std::string& hash) {
   return rpc::WithPrecondition(rpc::Error(rpc::Reason::kBlobMissing, "a blob is gone"),
                                {"MISSING", "blobs/" + hash + "/1", ""});

@@ -193,6 +193,47 @@ TEST_F(EngineTest, AStepsLogTellsWhyItWasCancelled) {
   EXPECT_EQ(StepOf(id, "transform").log(0).attempt(), 0);
 }
 
+// A large model waits for memory, and others go on meanwhile.
+TEST_F(EngineTest, AStepThatLacksMemoryWaitsAside) {
+  bool is_free = false;
+  runner.behave = [&](const StepCall& call) {
+    const bool is_large =
+        call.request_id.starts_with(runner.calls.front().request_id.substr(0, 32));
+    return is_large && !is_free ? Fails(MemoryFullFor(milliseconds(1000)), false) : Behaviour();
+  };
+  const std::string large = Create(OneImport("large"));
+  loop.RunFor(milliseconds(100));
+  for (int i = 0; i < 20; ++i) {
+    const std::string small = Create(OneImport(fmt::format("small{}", i)));
+    loop.RunFor(milliseconds(50));
+    EXPECT_EQ(StateOf(small), v1::STATE_SUCCEEDED);
+  }
+  EXPECT_EQ(StateOf(large), v1::STATE_QUEUED);
+  EXPECT_EQ(StepOf(large, "import").waiting_reason(), "service `importer`: memory is reserved");
+  EXPECT_LE(runner.calls.size(), 23u) << "asked as often as it was told to";
+  is_free = true;
+  loop.RunFor(milliseconds(2000));
+  EXPECT_EQ(StateOf(large), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(StepOf(large, "import").attempt(), 1);
+  EXPECT_EQ(StepOf(large, "import").waiting_reason(), "");
+}
+
+// Where all are large, memory is what there are slots of: nobody asks in vain again and again.
+TEST_F(EngineTest, StepsThatLackMemoryHoldUpTheQueue) {
+  runner.behave = [this](const StepCall&) {
+    return runner.running() >= 2 ? Fails(MemoryFullFor(milliseconds(1000)), false)
+                                 : Behaviour{true, milliseconds(5000), {}};
+  };
+  std::vector<std::string> all;
+  for (int i = 0; i < 12; ++i) all.push_back(Create(OneImport(fmt::format("large{}", i))));
+  loop.RunFor(milliseconds(60'000));
+  for (const std::string& id : all) {
+    EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+    EXPECT_EQ(StepOf(id, "import").attempt(), 1);
+  }
+  EXPECT_LE(runner.calls.size(), 12u + 2 * 60u);
+}
+
 TEST_F(EngineTest, SheddingCostsNoAttempt) {
   runner.behave = [this](const StepCall&) {
     return runner.calls.size() <= 20 ? Fails(ShedFor(milliseconds(1000)), false) : Behaviour();

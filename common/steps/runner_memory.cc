@@ -1,0 +1,139 @@
+// The memory of steps: what each reserves, what it may take, and what is learnt when it ends.
+#include <google/protobuf/util/time_util.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "common/rpc/errors.h"
+#include "common/steps/child.h"
+#include "common/steps/digests.h"
+#include "common/steps/node_guard.h"
+#include "common/steps/runner_internal.h"
+
+namespace quench::steps {
+namespace {
+
+using google::protobuf::Message;
+
+// What runs are alike by. A driver of GPUs takes memory of its own.
+std::string KindOf(const Step& step, const Message& request, const Gpus& gpus) {
+  const bool on_gpu = !gpus.names.empty() && HasDevice(request) && DeviceOf(request) != "cpu";
+  return on_gpu ? step.method + "@gpu" : step.method;
+}
+
+constexpr int64_t kMost = int64_t{1} << 50;  // sizes are what the caller says
+
+// Without samples, which steps read one after the other.
+int64_t InputBytes(const Message& request) {
+  int64_t bytes = 0;
+  for (const BlobId& id : DigestsIn(request)) {
+    bytes = std::min(bytes + static_cast<int64_t>(std::min<uint64_t>(id.size, kMost)), kMost);
+  }
+  return bytes;
+}
+
+int64_t Mebibytes(int64_t bytes) { return bytes >> 20; }
+
+bool IsOfItsLimit(const absl::Status& status) {
+  return rpc::ReasonOf(status) == rpc::ReasonName(rpc::Reason::kResourceLimit);
+}
+
+}  // namespace
+
+MemoryNeed StepRunner::NeedOf(const Step& step, const Message& request) const {
+  return options_.memory->book().Predict(KindOf(step, request, options_.gpus), InputBytes(request));
+}
+
+absl::StatusOr<std::unique_ptr<MemoryBudget::Place>> StepRunner::Admit(const Step& step,
+                                                                       const Message& request,
+                                                                       const StepContext& context,
+                                                                       Message* result) const {
+  if (options_.memory == nullptr) return std::unique_ptr<MemoryBudget::Place>();
+  QUENCH_ASSIGN_OR_RETURN(const std::string tenant, TenantOf(request, context));
+  const std::string key = KeyOf(step, request, tenant);
+  auto place = options_.memory->Reserve(key, NeedOf(step, request).resident_bytes);
+  if (place.ok()) return place;
+  // What is known already takes none. That it cannot be looked up is for Run to say.
+  Job job{step, request, context, result, tenant, key, nullptr, {}, {}, std::nullopt, {}};
+  if (absl::StatusOr<std::shared_ptr<rpc::TenantStore>> storage = storage_(tenant); storage.ok()) {
+    job.storage = *std::move(storage);
+    const auto found = Find(job);
+    if (found.ok() && *found == metrics::CacheResult::kHit)
+      return std::unique_ptr<MemoryBudget::Place>();
+  }
+  options_.registry->Get(metrics::kStepsRefusedForMemory, step.stage).Increment();
+  return Annotate(place.status(), options_.server);
+}
+
+// A process maps more than it holds in RAM.
+int64_t StepRunner::LimitOf(const MemoryNeed& need) const {
+  const StepLimits& limits = options_.limits;
+  if (limits.memory_bytes == 0) return 0;
+  return std::max(
+      limits.memory_bytes,
+      std::min(2 * std::max(need.resident_bytes, need.too_small_limit), limits.most_memory_bytes));
+}
+
+absl::StatusOr<std::string> StepRunner::WorkInChildren(Job& job, TempDir& scratch) const {
+  Usage usage;
+  if (options_.memory == nullptr) {
+    return WorkInChild(job, scratch.path(), options_.limits.memory_bytes, &usage);
+  }
+  const int64_t limit = LimitOf(NeedOf(job.step, job.request));
+  const int64_t most = std::max(limit, options_.limits.most_memory_bytes);
+  absl::StatusOr<std::string> result = WorkInChild(job, scratch.path(), limit, &usage);
+  LearnFrom(job, result.status(), limit, usage);
+  if (!usage.ran_out_of_memory) return result;
+  const bool is_limited = limit > 0 && IsOfItsLimit(result.status());
+  const bool gets_more =
+      job.place != nullptr && (is_limited ? limit < most : job.place->had_company());
+  if (!gets_more) return Annotate(result.status(), fmt::format("on `{}`", options_.server));
+
+  spdlog::warn("step={} request={} runs again alone: {}", job.step.method, job.context.request_id(),
+               MessageOf(result.status()));
+  options_.registry->Get(metrics::kStepsRunAlone, job.step.stage).Increment();
+  job.context.Report({"wait for memory", "to run again alone", 0, 0});
+  QUENCH_RETURN_IF_ERROR(job.place->TakeAll(job.context));
+  absl::StatusOr<TempDir> empty = scratch_.Step();
+  if (!empty.ok()) return NodeFault(empty.status());
+  scratch = *std::move(empty);
+  *job.execution.mutable_phases()->mutable_started() =
+      google::protobuf::util::TimeUtil::GetCurrentTime();
+  usage = {};
+  const int64_t whole = limit == 0 ? 0 : most;
+  result = WorkInChild(job, scratch.path(), whole, &usage);
+  LearnFrom(job, result.status(), whole, usage);
+  if (!usage.ran_out_of_memory) return result;
+  return Annotate(result.status(),
+                  fmt::format("on `{}`, where it ran alone with the {} MiB for all steps (its "
+                              "service's `steps.memory_bytes`)",
+                              options_.server, Mebibytes(options_.memory->bytes())));
+}
+
+void StepRunner::LearnFrom(const Job& job, const absl::Status& status, int64_t memory_limit,
+                           const Usage& usage) const {
+  MemoryBook& book = options_.memory->book();
+  const std::string kind = KindOf(job.step, job.request, options_.gpus);
+  const int64_t input = InputBytes(job.request);
+  if (usage.ran_out_of_memory) {
+    book.LearnTooSmall(kind, input, usage.peak_memory_bytes,
+                       IsOfItsLimit(status) ? memory_limit : 0);
+  }
+  // One that failed early says nothing of those that do the work.
+  if (!status.ok() || usage.peak_memory_bytes == 0) return;
+  book.Learn(kind, input, usage.peak_memory_bytes);
+  if (job.place == nullptr) return;
+  const int64_t reserved = job.place->bytes();
+  const bool over = usage.peak_memory_bytes > reserved;
+  options_.registry->Get(metrics::kStepMemoryPredicted, job.step.stage)
+      .Increment(static_cast<double>(reserved));
+  options_.registry->Get(metrics::kStepMemoryTaken, job.step.stage)
+      .Increment(static_cast<double>(usage.peak_memory_bytes));
+  if (over) options_.registry->Get(metrics::kStepsOverPrediction, job.step.stage).Increment();
+  spdlog::log(over ? spdlog::level::info : spdlog::level::debug,
+              "step={} request={} memory: {} MiB reserved, {} MiB taken, for {} MiB of input",
+              job.step.method, job.context.request_id(), Mebibytes(reserved),
+              Mebibytes(usage.peak_memory_bytes), Mebibytes(input));
+}
+
+}  // namespace quench::steps
