@@ -347,7 +347,7 @@ void Child::Reap() {
   usage_.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
   // The kernel's count begins at what this process had when it started the child.
   const int64_t counted = int64_t{usage.ru_maxrss} * 1024;
-  if (usage_.peak_memory_bytes == 0 || counted > PeakMemory().bytes() + kCountsDiffer) {
+  if (counted > PeakMemory().bytes() + kCountsDiffer) {
     usage_.peak_memory_bytes = std::max(usage_.peak_memory_bytes, counted);
   }
 }

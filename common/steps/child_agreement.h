@@ -6,9 +6,11 @@
 
 namespace quench::steps {
 
-// The period of a child's pulses, given the time that it may stall.
+// The period of a child's pulses, given the time that it may stall; 0: for ever.
 inline std::chrono::milliseconds PulsePeriod(std::chrono::milliseconds max_stall) {
-  return std::clamp(max_stall / 10, std::chrono::milliseconds(10), std::chrono::milliseconds(1000));
+  constexpr std::chrono::milliseconds kLongest(1000);
+  if (max_stall.count() == 0) return kLongest;
+  return std::clamp(max_stall / 10, std::chrono::milliseconds(10), kLongest);
 }
 
 // The child's exit code if it could not get memory within its limit.

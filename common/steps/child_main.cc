@@ -98,7 +98,6 @@ void EndWithStdin() {
 // Says now and then what the rest of this process has done: a watcher that only says that it is
 // alive itself would hide a deadlock.
 void SendPulses(Reporter& reporter, std::chrono::milliseconds max_stall) {
-  if (max_stall.count() == 0) return;
   std::thread([&reporter, period = PulsePeriod(max_stall)] {
     const auto microseconds = [](const rusage& usage) {
       return int64_t{1'000'000} * (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
