@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<MemoryBudget::Place>> StepRunner::Admit(const Ste
     if (found.ok() && *found == metrics::CacheResult::kHit)
       return std::unique_ptr<MemoryBudget::Place>();
   }
-  options_.registry->Get(metrics::kStepsRefusedForMemory, step.stage).Increment();
+  options_.registry->Get(metrics::kStepsRefusedForMemory).Increment();
   return Annotate(place.status(), options_.server);
 }
 
@@ -91,7 +91,7 @@ absl::StatusOr<std::string> StepRunner::WorkInChildren(Job& job, TempDir& scratc
 
   spdlog::warn("step={} request={} runs again alone: {}", job.step.method, job.context.request_id(),
                MessageOf(result.status()));
-  options_.registry->Get(metrics::kStepsRunAlone, job.step.stage).Increment();
+  options_.registry->Get(metrics::kStepsRunAlone).Increment();
   job.context.Report({"wait for memory", "to run again alone", 0, 0});
   QUENCH_RETURN_IF_ERROR(job.place->TakeAll(job.context));
   absl::StatusOr<TempDir> empty = scratch_.Step();
@@ -125,11 +125,10 @@ void StepRunner::LearnFrom(const Job& job, const absl::Status& status, int64_t m
   if (job.place == nullptr) return;
   const int64_t reserved = job.place->bytes();
   const bool over = usage.peak_memory_bytes > reserved;
-  options_.registry->Get(metrics::kStepMemoryPredicted, job.step.stage)
-      .Increment(static_cast<double>(reserved));
-  options_.registry->Get(metrics::kStepMemoryTaken, job.step.stage)
+  options_.registry->Get(metrics::kStepMemoryPredicted).Increment(static_cast<double>(reserved));
+  options_.registry->Get(metrics::kStepMemoryTaken)
       .Increment(static_cast<double>(usage.peak_memory_bytes));
-  if (over) options_.registry->Get(metrics::kStepsOverPrediction, job.step.stage).Increment();
+  if (over) options_.registry->Get(metrics::kStepsOverPrediction).Increment();
   spdlog::log(over ? spdlog::level::info : spdlog::level::debug,
               "step={} request={} memory: {} MiB reserved, {} MiB taken, for {} MiB of input",
               job.step.method, job.context.request_id(), Mebibytes(reserved),

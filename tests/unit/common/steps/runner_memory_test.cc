@@ -60,7 +60,7 @@ class RunnerMemoryTest : public ::testing::Test {
     return result;
   }
   MemoryNeed Need() { return memory_->book().Predict(TestStep().method, 0); }
-  double Alone() { return registry_.Get(metrics::kStepsRunAlone, TestStep().stage).Value(); }
+  double Alone() { return registry_.Get(metrics::kStepsRunAlone).Value(); }
 
   TempDir folder_ = *TempDir::Create();
   metrics::Registry registry_;
@@ -155,16 +155,14 @@ TEST_F(RunnerMemoryTest, WhatIsCachedNeedsNone) {
   EXPECT_EQ(rpc::ReasonOf(refused), "MEMORY_FULL") << refused;
   EXPECT_TRUE(rpc::RetryAfterOf(refused));
   EXPECT_THAT(MessageOf(refused), HasSubstr("test: the step will need about"));
-  EXPECT_EQ(registry_.Get(metrics::kStepsRefusedForMemory, TestStep().stage).Value(), 1);
+  EXPECT_EQ(registry_.Get(metrics::kStepsRefusedForMemory).Value(), 1);
   EXPECT_EQ(registry_.Get(metrics::kActionCacheRequests, metrics::CacheResult::kHit).Value(), 1)
       << "a look-up of a refused step is not counted";
 }
 
 TEST_F(RunnerMemoryTest, TellsWhatWasReservedAndTaken) {
   ASSERT_TRUE(Run("echo:x").ok());
-  const auto value = [&](const auto& metric) {
-    return registry_.Get(metric, TestStep().stage).Value();
-  };
+  const auto value = [&](const auto& metric) { return registry_.Get(metric).Value(); };
   EXPECT_EQ(value(metrics::kStepMemoryPredicted), 1.25 * kUsual);
   EXPECT_GT(value(metrics::kStepMemoryTaken), 0);
   EXPECT_LT(value(metrics::kStepMemoryTaken), 1.25 * kUsual);
