@@ -217,9 +217,22 @@ class Engine {
   void OnEvent(uint64_t run, const StepEvent& event);
   void OnAccepted(Run& run);
   void Begin(Run& run);
-  void OnUnstored(uint64_t id, Run& run, const absl::Status& status);
   void OnDone(Run run, const absl::Status& status, const StepResult* result);
   void Succeed(const WorkflowPtr& workflow, int step, const StepResult& result);
+  void Log(LiveWorkflow& workflow, int step, const std::string& text) {
+    AddLogLine(text, loop_.UnixMicroseconds(), &workflow.EditProgress(step));
+  }
+  void Fail(const WorkflowPtr& workflow, int step, const absl::Status& status);
+  void CancelDependents(const WorkflowPtr& workflow, int step, const absl::Status& why);
+  void EndStep(const WorkflowPtr& workflow, int step, v1::State state, const absl::Status& why);
+  void Detach(const WorkflowPtr& workflow, int step);
+  void Abandon(uint64_t id, Run& run);
+  void ReleaseFollowers(const std::vector<Follower>& followers);
+  void ShowQueue();
+  void ShowAges();
+
+  // engine_retry.cc: steps that wait for a service, or begin again.
+  void OnUnstored(uint64_t id, Run& run, const absl::Status& status);
   void AddFailedAttempt(v1::Step& step, const std::string& server,
                         const google::protobuf::Timestamp& start, const absl::Status& status);
   void NoteFailure(const Run& run, const absl::Status& status);
@@ -229,24 +242,13 @@ class Engine {
   void Drained(const Run& run, const absl::Status& status);
   void Unreached(const Run& run, const absl::Status& status);
   void LacksDevice(const Run& run, const absl::Status& status);
-  void Log(LiveWorkflow& workflow, int step, const std::string& text) {
-    AddLogLine(text, loop_.UnixMicroseconds(), &workflow.EditProgress(step));
-  }
   bool WaitsAside(const Run& run, const absl::Status& status, std::chrono::milliseconds delay);
   void SetWaitingReason(LiveWorkflow& workflow, int step, const std::string& text);
   // Why a step that has waited for its service since `since_us` fails; OK: it goes on waiting.
   absl::Status OutOfPatience(const LiveWorkflow& workflow, const LiveStep& step, int64_t since_us);
   void Requeue(const WorkflowPtr& workflow, int step);
   void Rewind(const WorkflowPtr& workflow, int step, const absl::Status& status);
-  void Fail(const WorkflowPtr& workflow, int step, const absl::Status& status);
-  void CancelDependents(const WorkflowPtr& workflow, int step, const absl::Status& why);
-  void EndStep(const WorkflowPtr& workflow, int step, v1::State state, const absl::Status& why);
-  void Detach(const WorkflowPtr& workflow, int step);
-  void Abandon(uint64_t id, Run& run);
-  void ReleaseFollowers(const std::vector<Follower>& followers);
   void CountRetry(const LiveStep& step, metrics::RetryReason reason);
-  void ShowQueue();
-  void ShowAges();
   double Jitter() { return std::uniform_real_distribution<double>(0, 1)(random_); }
 
   const EngineOptions options_;
