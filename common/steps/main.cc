@@ -49,10 +49,14 @@ void PrintHelp(const ServerProgram& program) {
       "  quench-{0} --config /etc/quench/{0}.txtpb\n\n"
       "Exit codes: 0 ok, 1 --health: does not serve, 2 usage or configuration, 3 an address or a "
       "store cannot be had.\n",
-      program.name, program.has_state ? " [--state-dir DIR]" : "", program.full_name,
-      program.config, program.port,
+      program.name, program.has_state ? " [--state-dir DIR] [--console ADDR]" : "",
+      program.full_name, program.config, program.port,
       program.has_state
-          ? "  --state-dir DIR        workflows and blobs (default ~/.local/state/quench)\n"
+          ? fmt::format("  --state-dir DIR        workflows and blobs (default "
+                        "~/.local/state/quench)\n"
+                        "  --console ADDR         HOST:PORT of the page for browsers, or none "
+                        "(default {})\n",
+                        program.users_own ? "127.0.0.1:8450" : "none")
           : "",
       program.port + kMetricsPortsAbove,
       program.users_own ? "a unix socket of this user's"
@@ -66,6 +70,7 @@ std::optional<int> Parse(int argc, char** argv, const ServerProgram& program,
                                  {"listen", required_argument, nullptr, 'l'},
                                  {"metrics-listen", required_argument, nullptr, 'm'},
                                  {"state-dir", required_argument, nullptr, 's'},
+                                 {"console", required_argument, nullptr, 'C'},
                                  {"log-level", required_argument, nullptr, 'L'},
                                  {"health", no_argument, nullptr, 'H'},
                                  {"version", no_argument, nullptr, 'v'},
@@ -88,6 +93,13 @@ std::optional<int> Parse(int argc, char** argv, const ServerProgram& program,
           return 2;
         }
         arguments->state_dir = optarg;
+        break;
+      case 'C':
+        if (!program.has_state) {
+          fmt::print(stderr, "quench-{}: --console: only a gateway has one\n", program.name);
+          return 2;
+        }
+        arguments->console = optarg;
         break;
       case 'L':
         arguments->log_level = optarg;

@@ -16,7 +16,7 @@ int ServiceMain(int argc, char** argv, const ServiceDefinition& definition);
 
 // Command line arguments of every server's program.
 struct ServerArguments {
-  std::string config, listen, metrics_listen, state_dir, log_level;
+  std::string config, listen, metrics_listen, state_dir, console, log_level;
 };
 
 // Overrides a server's configuration by the arguments. INVALID_ARGUMENT for an unknown log

@@ -101,6 +101,16 @@ class Engine {
   // Calls `done` with what each tenant uses that has anything here.
   using Usage = std::map<std::string, TenantUsage>;  // by tenant
   void TellUsage(std::function<void(Usage)> done);
+  // Calls `done` with what each service, by its index, has to do.
+  struct Load {
+    int running = 0, queued = 0;
+    int slots = 0;  // learnt from refusals; 0: there was none
+  };
+  struct Loads {
+    std::array<Load, FairQueue::kServices> services;
+    bool draining = false;
+  };
+  void TellLoads(std::function<void(Loads)> done);
   TenantLimits LimitsOf(const std::string& tenant) const;
   const std::map<std::string, TenantLimits>& own_limits() const { return options_.tenants; }
   // Starts no more steps; calls `done` when none runs and everything is durable.

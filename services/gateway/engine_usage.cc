@@ -65,6 +65,19 @@ void Engine::SaveSeconds() {
   });
 }
 
+void Engine::TellLoads(std::function<void(Loads)> done) {
+  Post([this, done = std::move(done)] {
+    Loads loads;
+    loads.draining = draining_;
+    for (int i = 0; i < FairQueue::kServices; ++i) {
+      const ServiceLoad& its = loads_[i];
+      loads.services[i] = {its.running(), queue_.WaitingFor(static_cast<metrics::Service>(i)),
+                           its.limit_is_known() ? its.limit() : 0};
+    }
+    done(loads);
+  });
+}
+
 void Engine::TellUsage(std::function<void(Usage)> done) {
   Post([this, done = std::move(done)] {
     Usage usage;

@@ -36,6 +36,13 @@ void FairQueue::Remove(const StepRef& ref) {
   places_.erase(found);
 }
 
+int FairQueue::WaitingFor(metrics::Service service) const {
+  size_t count = 0;
+  for (const auto& [tenant, waiting] : waiting_[static_cast<size_t>(service)])
+    count += waiting.size();
+  return static_cast<int>(count);
+}
+
 std::optional<FairQueue::Entry> FairQueue::Pop(metrics::Service service) {
   const auto index = static_cast<size_t>(service);
   auto& tenants = waiting_[index];

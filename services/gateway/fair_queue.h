@@ -56,6 +56,7 @@ class FairQueue {
   void Started(const std::string& tenant, metrics::Service service);
   void Ended(const std::string& tenant, metrics::Service service);
 
+  int WaitingFor(metrics::Service service) const;
   int Depth(metrics::Stage stage) const { return depth_[static_cast<size_t>(stage)]; }
   // When the step of this stage that has waited longest became ready; nothing if none waits.
   std::optional<int64_t> OldestReady(metrics::Stage stage) const;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <google/protobuf/util/time_util.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <utility>
@@ -18,7 +19,8 @@ using Field = Condition::Field;
 using Operator = Condition::Operator;
 
 constexpr char kFields[] =
-    "title, labels.KEY, labels, fleet, request_id, state, priority, create_time or end_time";
+    "title, labels.KEY, labels, model, target, fleet, request_id, state, priority, create_time or "
+    "end_time";
 
 // Words, operators and quoted values, left to right.
 class Scanner {
@@ -84,6 +86,8 @@ std::optional<Condition> FieldOf(const std::string& name) {
   static const std::vector<std::pair<std::string, Field>> kNames = {
       {"title", Field::kTitle},
       {"labels", Field::kLabel},
+      {"model", Field::kModel},
+      {"target", Field::kTarget},
       {"fleet", Field::kFleet},
       {"request_id", Field::kRequestId},
       {"state", Field::kState},
@@ -105,8 +109,8 @@ std::optional<Condition> FieldOf(const std::string& name) {
 }
 
 bool IsText(Field field) {
-  return field == Field::kTitle || field == Field::kLabel || field == Field::kFleet ||
-         field == Field::kRequestId;
+  return field == Field::kTitle || field == Field::kLabel || field == Field::kModel ||
+         field == Field::kTarget || field == Field::kFleet || field == Field::kRequestId;
 }
 
 // "" if `value` is one of the condition's field.
@@ -194,6 +198,15 @@ bool Equals(const std::string& text, const Condition& condition) {
   return Like(condition.text, text) == (condition.op == Operator::kEqual);
 }
 
+// Whether one of them is equal, or none.
+bool AnyEquals(const google::protobuf::RepeatedPtrField<std::string>& texts,
+               const Condition& condition) {
+  const bool any = std::any_of(texts.begin(), texts.end(), [&condition](const std::string& text) {
+    return Like(condition.text, text);
+  });
+  return any == (condition.op == Operator::kEqual);
+}
+
 bool Holds(const Condition& condition, const v1::Workflow& workflow) {
   switch (condition.field) {
     case Field::kTitle:
@@ -204,6 +217,10 @@ bool Holds(const Condition& condition, const v1::Workflow& workflow) {
       if (found == workflow.labels().end()) return condition.op == Operator::kNotEqual;
       return Equals(found->second, condition);
     }
+    case Field::kModel:
+      return AnyEquals(workflow.models(), condition);
+    case Field::kTarget:
+      return AnyEquals(workflow.targets(), condition);
     case Field::kFleet:
       return Equals(workflow.fleet().fleet(), condition);
     case Field::kRequestId:

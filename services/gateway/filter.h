@@ -12,7 +12,18 @@ namespace quench::gateway {
 
 // One condition of a filter; all of them must hold.
 struct Condition {
-  enum class Field { kTitle, kLabel, kFleet, kRequestId, kState, kPriority, kCreateTime, kEndTime };
+  enum class Field {
+    kTitle,
+    kLabel,
+    kModel,
+    kTarget,
+    kFleet,
+    kRequestId,
+    kState,
+    kPriority,
+    kCreateTime,
+    kEndTime
+  };
   enum class Operator { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kHas };
   Field field = Field::kTitle;
   std::string key;  // of kLabel

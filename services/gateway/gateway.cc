@@ -117,7 +117,9 @@ Gateway::Gateway(const GatewayOptions& options, std::unique_ptr<JobStore> store)
       fleets_(std::make_unique<FleetsService>(*api_, *control_)),
       operations_(std::make_unique<OperationsService>(*api_, *control_, *watches_)),
       tenants_(std::make_unique<TenantsService>(*engine_, pins_, *control_)),
-      workers_(options.channels, options.ask_workers, options.engine.registry) {}
+      workers_(options.channels, options.ask_workers, options.engine.registry),
+      overview_(std::make_unique<OverviewService>(*engine_, pins_, workers_, options.tell_store,
+                                                  *options.engine.registry, *control_)) {}
 
 Gateway::~Gateway() {
   workflows_->EndWatches();
@@ -134,7 +136,7 @@ Gateway::~Gateway() {
 }
 
 std::vector<grpc::Service*> Gateway::services() {
-  return {workflows_.get(), fleets_.get(), operations_.get(), tenants_.get()};
+  return {workflows_.get(), fleets_.get(), operations_.get(), tenants_.get(), overview_.get()};
 }
 
 void Gateway::BeginDrain() {

@@ -10,6 +10,7 @@
 
 #include "services/gateway/event_poster.h"
 #include "services/gateway/fleets_service.h"
+#include "services/gateway/overview_service.h"
 #include "services/gateway/step_client.h"
 #include "services/gateway/tenants_service.h"
 #include "services/gateway/worker_watch.h"
@@ -22,6 +23,7 @@ struct GatewayOptions {
   ServiceChannels channels;
   BlobAccess blobs;                       // blobs that workflows may name
   PutBlob put_blob;                       // stores results
+  TellStore tell_store;                   // for the overview; null: it says nothing of the store
   const rpc::Callers* callers = nullptr;  // not owned; null: anybody may call
   rpc::AuditLog* audit = nullptr;         // not owned; null: calls are not recorded
   EngineOptions engine;                   // its registry and tracer are for the whole gateway
@@ -77,6 +79,7 @@ class Gateway {
   std::unique_ptr<OperationsService> operations_;
   std::unique_ptr<TenantsService> tenants_;
   WorkerWatch workers_;
+  std::unique_ptr<OverviewService> overview_;
   std::mutex mutex_;
   std::condition_variable drained_;
   bool is_drained_ = false, draining_ = false, halted_ = false, kept_loaded_ = false;

@@ -26,6 +26,7 @@ absl::StatusOr<std::unique_ptr<steps::Serving>> StartGateway(
   }
   QUENCH_RETURN_IF_ERROR(steps::PutInto(arguments, config.mutable_server()));
   if (!arguments.state_dir.empty()) config.set_state_dir(arguments.state_dir);
+  if (!arguments.console.empty()) config.mutable_console()->set_listen(arguments.console);
   QUENCH_ASSIGN_OR_RETURN(auto host, GatewayHost::Start(options));
   return std::unique_ptr<steps::Serving>(std::make_unique<ServingGateway>(std::move(host)));
 }

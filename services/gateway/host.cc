@@ -7,6 +7,7 @@
 #include <set>
 
 #include "common/base/status.h"
+#include "common/rpc/address.h"
 #include "common/rpc/tenants.h"
 #include "common/steps/config.h"
 #include "common/steps/storage.h"
@@ -209,6 +210,18 @@ PutBlob PutInto(BlobFolders& folders) {
   };
 }
 
+TellStore StoreOf(BlobFolders& folders, const EvictionLimits& limits, bool remote) {
+  return [&folders, limits, remote](v1::StoreState* state) {
+    BlobSpace& space = *folders.space();
+    state->set_bytes(static_cast<int64_t>(space.used()));
+    state->set_high_bytes(static_cast<int64_t>(limits.high));
+    state->set_max_bytes(static_cast<int64_t>(limits.max));
+    state->set_remote(remote);
+    const uint64_t free = space.FreeOnDisk();
+    if (free != BlobSpace::kNoLimit) state->set_free_bytes(static_cast<int64_t>(free));
+  };
+}
+
 // Null where blobs lie in a folder.
 absl::StatusOr<MakeShared> SharedStores(const config::v1::BlobStore& blobs) {
   if (!blobs.has_remote()) return MakeShared();
@@ -267,17 +280,18 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   gateway.callers = host->callers_.get();
   gateway.audit = host->audit_.get();
   gateway.stream_idle = server.stream_idle;
+  const bool remote = config.blobs().has_remote();
   std::error_code ignored;
   fs::create_directories(root, ignored);  // so that its disk can be asked; Open says what is wrong
   const uint64_t reserve = config.blob_limits().min_free_bytes() > 0
                                ? static_cast<uint64_t>(config.blob_limits().min_free_bytes())
                                : DefaultReserve(root);
-  const bool remote = config.blobs().has_remote();
   QUENCH_ASSIGN_OR_RETURN(MakeShared shared, SharedStores(config.blobs()));
   QUENCH_ASSIGN_OR_RETURN(host->folders_, BlobFolders::Open(root, limits.max, reserve,
                                                             std::move(shared), *options.registry));
   gateway.blobs = {MissingIn(*host->folders_), ReadFrom(*host->folders_)};
   gateway.put_blob = PutInto(*host->folders_);
+  gateway.tell_store = StoreOf(*host->folders_, limits, remote);
   QUENCH_ASSIGN_OR_RETURN(host->gateway_, Gateway::Start(gateway));
 
   rpc::CallPool::Options pool = BlobPoolOptions();
@@ -309,13 +323,37 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   server.health_services.push_back(v1::Fleets::service_full_name());
   server.health_services.push_back(google::longrunning::Operations::service_full_name());
   server.health_services.push_back(v1::Tenants::service_full_name());
+  server.health_services.push_back(v1::Overview::service_full_name());
   QUENCH_ASSIGN_OR_RETURN(host->server_, rpc::Server::Start(server, services));
   spdlog::info("gateway serves on {}{}, state in {}, blobs in {}", host->server_->address(),
                server.metrics_listen.empty()
                    ? ""
                    : fmt::format(", metrics on port {}", host->server_->metrics_port()),
                gateway.state_dir.string(), root.string());
+  QUENCH_RETURN_IF_ERROR(host->StartConsole(options, server));
   return host;
+}
+
+absl::Status GatewayHost::StartConsole(const Options& options, const rpc::ServerOptions& server) {
+  const config::v1::GatewayConfig& config = options.config;
+  const std::string& listen = config.console().listen();
+  if (listen == "none" || (!config.has_console() && !options.usual_console)) {
+    return absl::OkStatus();
+  }
+  ConsoleOptions console;
+  console.listen = listen.empty() ? fmt::format("127.0.0.1:{}", kConsolePort) : listen;
+  console.any_port = !config.has_console();
+  console.tls = server.tls;
+  console.insecure = server.insecure;
+  console.gateway = rpc::Channel::InProcess(*server_);
+  console.access.takes_tokens = callers_ != nullptr;
+  console.access.has_word = callers_ == nullptr || config.server().tokens_optional();
+  // Whoever reaches the console reaches the gateway then, too.
+  console.access.open_to_read = rpc::IsLocal(console.listen) && rpc::IsLocal(server.listen) &&
+                                rpc::UnixPath(server.listen).empty();
+  QUENCH_ASSIGN_OR_RETURN(console_, Console::Start(console));
+  spdlog::info("console for browsers: {}", console_->url());
+  return absl::OkStatus();
 }
 
 // One grace for all: services that finish their steps still need the blobs, so the server goes on
@@ -330,6 +368,9 @@ void GatewayHost::Drain() {
 }
 
 // The server goes before what its calls use.
-GatewayHost::~GatewayHost() { server_.reset(); }
+GatewayHost::~GatewayHost() {
+  console_.reset();
+  server_.reset();
+}
 
 }  // namespace quench::gateway

@@ -13,6 +13,7 @@
 #include "quench/config/v1/config.pb.h"
 #include "services/gateway/blobs/blob_services.h"
 #include "services/gateway/blobs/keeper.h"
+#include "services/gateway/console/console.h"
 #include "services/gateway/gateway.h"
 
 namespace quench::gateway {
@@ -27,6 +28,8 @@ class GatewayHost {
     ServiceChannels channels;
     // One for the whole process (not owned), instead of what config.server says.
     rpc::Tracer* tracer = nullptr;
+    // A console where `config` has none: on its usual port, or a free one.
+    bool usual_console = false;
     metrics::Registry* registry = &metrics::Global();
   };
   // INVALID_ARGUMENT for an error in the configuration, UNAVAILABLE if the address or the state dir
@@ -35,6 +38,7 @@ class GatewayHost {
   ~GatewayHost();
 
   rpc::Server& server() { return *server_; }
+  Console* console() { return console_.get(); }  // null: there is none
   // Refuses new workflows, and gives running steps the grace period; the others run again after the
   // next start.
   void Drain();
@@ -45,6 +49,8 @@ class GatewayHost {
 
  private:
   GatewayHost() = default;
+  absl::Status StartConsole(const Options& options, const rpc::ServerOptions& server);
+
   std::chrono::milliseconds grace_{};
   std::unique_ptr<rpc::Tracer> tracer_;  // outlives all that records
   std::unique_ptr<rpc::Callers> callers_;
@@ -55,6 +61,7 @@ class GatewayHost {
   std::unique_ptr<BlobServices> blobs_;
   std::unique_ptr<BlobKeeper> keeper_;
   std::unique_ptr<rpc::Server> server_;
+  std::unique_ptr<Console> console_;
 };
 
 }  // namespace quench::gateway

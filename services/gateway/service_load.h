@@ -49,6 +49,8 @@ class ServiceLoad {
   int unreached() const { return unreached_; }
   int running() const { return running_; }
   int limit() const { return limit_; }
+  // Whether the limit is one that the service has set by a refusal.
+  bool limit_is_known() const { return shed_; }
 
  private:
   static constexpr int kFirst = 8;

@@ -33,6 +33,11 @@ WorkerWatch::WorkerWatch(ServiceChannels channels, std::chrono::milliseconds per
 
 WorkerWatch::~WorkerWatch() { cancel_->Cancel(); }
 
+std::map<metrics::Service, WorkerWatch::Seen> WorkerWatch::seen() const {
+  const std::lock_guard lock(mutex_);
+  return seen_;
+}
+
 void WorkerWatch::Run() {
   std::array<Watched, 4> all = {Watched{Service::kImporter, "importer", channels_.importer},
                                 Watched{Service::kAnalyser, "analyser", channels_.analyser},
@@ -45,6 +50,10 @@ void WorkerWatch::Run() {
       step.set_deadline(std::chrono::steady_clock::now() + kTimeout);
       const absl::Status status = rpc::CheckHealth(*each.channel, step);
       if (cancel_->cancelled()) return;
+      {
+        const std::lock_guard lock(mutex_);
+        seen_[each.service] = {status.ok(), MessageOf(status)};
+      }
       registry_->Get(metrics::kWorkers, each.service, WorkerState::kReady).Set(status.ok() ? 1 : 0);
       registry_->Get(metrics::kWorkers, each.service, WorkerState::kLost).Set(status.ok() ? 0 : 1);
       if (std::exchange(each.serves, status.ok()) == status.ok()) continue;

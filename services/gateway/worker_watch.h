@@ -4,8 +4,10 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "common/base/context.h"
@@ -22,6 +24,13 @@ class WorkerWatch {
               metrics::Registry* registry);
   ~WorkerWatch();
 
+  struct Seen {
+    bool serves = false;
+    std::string problem;  // the last answer, where it does not
+  };
+  // What the last round found, by service; those without a channel are missing. Thread-safe.
+  std::map<metrics::Service, Seen> seen() const;
+
  private:
   void Run();
 
@@ -29,7 +38,8 @@ class WorkerWatch {
   const std::chrono::milliseconds period_;
   metrics::Registry* const registry_;
   const std::shared_ptr<CancelToken> cancel_ = std::make_shared<CancelToken>();
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::map<metrics::Service, Seen> seen_;
   std::condition_variable_any stopped_;
   std::jthread thread_;  // last: it uses the others
 };

@@ -78,6 +78,22 @@ absl::StatusOr<std::string> ListedTenant(const std::string& named, const StepCon
   return named == kAllTenants ? "" : named;
 }
 
+// The names of what a batch is about, as its cells have them.
+static void AddNames(const v1::WorkflowSpec& spec, v1::Workflow* workflow) {
+  constexpr int kMost = 250;
+  const auto add_models = [workflow](const auto& models) {
+    for (const v1::BatchModel& model : models) {
+      if (workflow->models_size() < kMost) workflow->add_models(model.name());
+    }
+  };
+  add_models(spec.compile().models());
+  add_models(spec.analyse().models());
+  for (const codegen::v1::Target& target : spec.compile().targets()) {
+    if (workflow->targets_size() < kMost)
+      workflow->add_targets(target.label().empty() ? target.name() : target.label());
+  }
+}
+
 absl::StatusOr<ViewPtr> WorkflowApi::Prepare(const v1::CreateWorkflowRequest& request,
                                              const StepContext& step, StoredWorkflow* workflow) {
   QUENCH_RETURN_IF_ERROR(rpc::CheckKnownFields(request));
@@ -93,6 +109,7 @@ absl::StatusOr<ViewPtr> WorkflowApi::Prepare(const v1::CreateWorkflowRequest& re
   QUENCH_ASSIGN_OR_RETURN(const v1::WorkflowSpec spec, Expand(request.spec(), max_workflow_bytes_));
   *workflow = NewWorkflow(NewWorkflowId(), tenant, request.request_id(), spec, spec_hash,
                           UnixMicroseconds());
+  AddNames(request.spec(), &workflow->workflow);
   workflow->asked = request.spec();
   workflow->traceparent = step.traceparent();
   return nullptr;

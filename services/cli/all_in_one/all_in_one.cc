@@ -31,6 +31,7 @@ class AllInOne final : public steps::Serving {
     auto all = std::make_unique<AllInOne>();
     gateway::GatewayHost::Options options;
     options.config = config.gateway();
+    options.usual_console = true;
     QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path root,
                             gateway::GatewayHost::BlobRoot(config.gateway()));
     config::v1::BlobStore blobs = config.gateway().blobs();
@@ -110,6 +111,7 @@ absl::StatusOr<std::unique_ptr<steps::Serving>> Start(const steps::ServerArgumen
     gateway.mutable_server()->set_listen(socket);
   }
   if (!arguments.state_dir.empty()) gateway.set_state_dir(arguments.state_dir);
+  if (!arguments.console.empty()) gateway.mutable_console()->set_listen(arguments.console);
   auto all = AllInOne::Start(config);
   if (all.ok() && is_users_own) {
     spdlog::info("this user's commands reach it by `--gateway local`, or QUENCH_GATEWAY=local");

@@ -11,6 +11,7 @@ constexpr char kServeExamples[] = R"(Examples:
   quench serve --listen 127.0.0.1:7450                    over TCP, for every user of this machine
   quench serve --listen 127.0.0.1:0 --state-dir /tmp/q    a free port, which is logged; another state folder
   quench serve --metrics-listen 127.0.0.1:9450            serves /metrics for Prometheus at http://127.0.0.1:9450/metrics
+  quench serve --console none                             without the page for browsers, whose address it logs
   quench serve --service codegen --config codegen.txtpb   a single service, like quench-codegen
   quench serve --health                                   exit code 0 if the server is serving, else 1
 
@@ -21,7 +22,7 @@ service. Steps run in processes of their own. SIGTERM or Ctrl-C drains: running 
 
 struct ServeArgs {
   bool all_in_one = false, health = false;
-  std::string service, config, listen, metrics_listen, state_dir, log_level;
+  std::string service, config, listen, metrics_listen, state_dir, console, log_level;
 };
 
 // The servers are programs of their own beside this one, which becomes one of them.
@@ -31,6 +32,7 @@ absl::Status Serve(const ServeArgs& args) {
                                       {"--listen", args.listen},
                                       {"--metrics-listen", args.metrics_listen},
                                       {"--state-dir", args.state_dir},
+                                      {"--console", args.console},
                                       {"--log-level", args.log_level}}) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   }
@@ -55,6 +57,9 @@ Action DeclareServe(const Options& options) {
               "Address at which Prometheus can scrape /metrics", "HOST:PORT (default: nowhere)");
   options.Add("--state-dir", args->state_dir, "Folder for workflows and blobs",
               "DIR (default ~/.local/state/quench)");
+  options.Add("--console", args->console,
+              "Address of the page for browsers, which is logged; `none` for no page",
+              "HOST:PORT (default 127.0.0.1:8450)");
   options
       .Add("--log-level", args->log_level,
            "Least severe level to log (debug also logs successful calls)", "")

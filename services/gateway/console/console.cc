@@ -1,0 +1,387 @@
+#include "services/gateway/console/console.h"
+
+#include <httplib.h>
+#include <openssl/crypto.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <nlohmann/json.hpp>
+
+#include "common/base/build_id.h"
+#include "common/base/status.h"
+#include "common/blobs/digest.h"
+#include "common/rpc/address.h"
+#include "common/rpc/metadata.h"
+#include "services/gateway/console/api.h"
+#include "services/gateway/console/blob_download.h"
+#include "services/gateway/console/files.h"
+#include "services/gateway/console/http_server.h"
+
+namespace quench::gateway {
+namespace {
+
+using httplib::Request;
+using httplib::Response;
+using HandlerResponse = httplib::Server::HandlerResponse;
+
+constexpr char kJson[] = "application/json";
+constexpr size_t kLongestTarget = 512;
+constexpr auto kCallTime = std::chrono::seconds(20);
+constexpr int kMostDownloads = 16;  // half of the threads
+
+// Scripts and styles are the console's own files, and no other page shows it in a frame.
+constexpr char kPagePolicy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; frame-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'";
+// Reports are what a tenant's steps wrote: an origin of their own, from which nothing is reached.
+constexpr char kBlobPolicy[] =
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'";
+
+void Fail(Response& response, const absl::Status& status, int http_status = 0) {
+  response.status = http_status == 0 ? HttpStatusOf(status.code()) : http_status;
+  response.set_content(ErrorJson(status), kJson);
+}
+
+bool IsEqualInSecret(const std::string& one, const std::string& other) {
+  return one.size() == other.size() && CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
+}
+
+// The host of a Host header, without its port.
+std::string HostOf(const std::string& header) {
+  const size_t bracket = header.rfind(']');
+  const size_t colon = header.find(':', bracket == std::string::npos ? 0 : bracket);
+  return header.substr(0, colon);
+}
+
+bool IsThisMachine(const std::string& host) {
+  const bool digits = host.find_first_not_of("0123456789.") == std::string::npos;
+  return host == "localhost" || host == "[::1]" || (digits && host.starts_with("127."));
+}
+
+std::string MediaTypeOf(const std::string& header) {
+  std::string type = header.substr(0, header.find(';'));
+  while (type.ends_with(' ')) type.pop_back();
+  return type;
+}
+
+absl::StatusOr<Link> LinkOf(const std::string& body) {
+  const auto json = nlohmann::json::parse(body, nullptr, false);
+  if (!json.is_object()) return InvalidArgument("the body is no object of JSON");
+  Link link;
+  try {
+    link.blob.hash = json.at("hash").get<std::string>();
+    link.blob.size = json.at("size").get<uint64_t>();
+    link.instance = json.value("tenant", "");
+    link.name = FileNameOf(json.value("name", "file"));
+    const std::string form = json.value("form", "file");
+    if (form == "page") link.form = Link::Form::kPage;
+    if (form == "text") link.form = Link::Form::kText;
+    if (form == "compile_report") link.form = Link::Form::kCompileReport;
+  } catch (const nlohmann::json::exception& error) {
+    return InvalidArgument("the body: {}", error.what());
+  }
+  if (!IsDigest(link.blob.hash)) {
+    return InvalidArgument("`hash`: must have 64 lower-case hex characters");
+  }
+  return link;
+}
+
+const char* TypeOf(Link::Form form) {
+  switch (form) {
+    case Link::Form::kPage:
+      return "text/html; charset=utf-8";
+    case Link::Form::kText:
+    case Link::Form::kCompileReport:
+      return "text/plain; charset=utf-8";
+    case Link::Form::kFile:
+      break;
+  }
+  return "application/octet-stream";
+}
+
+// The whole blob, in text.
+absl::StatusOr<std::string> ReportText(BlobDownload& download) {
+  constexpr uint64_t kMost = uint64_t{8} << 20;
+  if (download.size() > kMost) {
+    return absl::ResourceExhaustedError(
+        fmt::format("the report has {} bytes, at most {} are shown", download.size(), kMost));
+  }
+  std::string bytes;
+  const auto take = [&bytes](const char* more, size_t size) {
+    bytes.append(more, size);
+    return true;
+  };
+  while (bytes.size() < download.size()) {
+    if (!download.Give(bytes.size(), download.size() - bytes.size(), take))
+      return absl::UnavailableError("the blob broke off");
+  }
+  return CompileReportText(bytes);
+}
+
+void AddIfAbsent(Response& response, const char* name, const char* value) {
+  if (!response.has_header(name)) response.set_header(name, value);
+}
+
+}  // namespace
+
+Console::Console(ConsoleOptions options)
+    : options_(std::move(options)), word_(options_.access.has_word ? RandomWord() : "") {}
+
+absl::StatusOr<std::unique_ptr<Console>> Console::Start(const ConsoleOptions& options) {
+  QUENCH_RETURN_IF_ERROR(Annotate(rpc::CheckAddress(options.listen, false), "console"));
+  if (!options.tls && !options.insecure && !rpc::IsLocal(options.listen)) {
+    return InvalidArgument(
+        "console: `{}` is reached from other machines, and there is no TLS: give `server` a "
+        "certificate, listen on 127.0.0.1, or set `server.insecure` if plain text is meant",
+        options.listen);
+  }
+  std::unique_ptr<Console> console(new Console(options));
+  QUENCH_ASSIGN_OR_RETURN(console->server_, MakeHttpServer(options.tls, HttpLimits()));
+  absl::StatusOr<int> port = Bind(*console->server_, options.listen);
+  if (options.any_port && absl::IsUnavailable(port.status())) {
+    port = Bind(*console->server_, options.listen.substr(0, options.listen.rfind(':')) + ":0");
+  }
+  if (!port.ok()) return Annotate(port.status(), "console");
+  console->port_ = *port;
+  console->SetHandlers();
+  console->thread_ =
+      std::thread([server = console->server_.get()] { server->listen_after_bind(); });
+  // The library forgets a stop that comes before it has begun.
+  while (!console->server_->is_running()) std::this_thread::yield();
+  return console;
+}
+
+Console::~Console() {
+  cancel_->Cancel();
+  if (!thread_.joinable()) return;
+  server_->stop();
+  thread_.join();
+}
+
+std::string Console::url() const {
+  std::string host = options_.listen.substr(0, options_.listen.rfind(':'));
+  if (host == "0.0.0.0" || host == "[::]") host = "localhost";
+  return fmt::format("{}://{}:{}/{}{}", options_.tls ? "https" : "http", host, port_,
+                     word_.empty() ? "" : "#token=", word_);
+}
+
+void Console::SetHandlers() {
+  server_->set_pre_routing_handler([this](const Request& request, Response& response) {
+    int http_status = 0;
+    const absl::Status status = CheckRequest(request, &http_status);
+    if (status.ok()) return HandlerResponse::Unhandled;
+    Fail(response, status, http_status);
+    return HandlerResponse::Handled;
+  });
+  server_->set_post_routing_handler([](const Request&, Response& response) {
+    AddIfAbsent(response, "Content-Security-Policy", kPagePolicy);
+    AddIfAbsent(response, "Cache-Control", "no-store");
+    AddIfAbsent(response, "X-Content-Type-Options", "nosniff");
+    AddIfAbsent(response, "Referrer-Policy", "no-referrer");
+    AddIfAbsent(response, "Cross-Origin-Opener-Policy", "same-origin");
+  });
+  const httplib::Server::Handler on_error = [](const Request&, Response& response) {
+    if (!response.body.empty()) return;
+    const int http_status = response.status;
+    Fail(response,
+         http_status == 413 ? InvalidArgument("the body is too long")
+                            : absl::NotFoundError("there is nothing here"),
+         http_status);
+  };
+  server_->set_error_handler(on_error);
+  server_->set_exception_handler([](const Request&, Response& response, std::exception_ptr) {
+    Fail(response, Internal("an exception came out of the handler"));
+  });
+  const auto serve = [this](auto method) {
+    return [this, method](const Request& request, Response& response) {
+      (this->*method)(request, response);
+    };
+  };
+  server_->Get("/blobs/.*", serve(&Console::ServeBlob));
+  server_->Get("/.*", serve(&Console::ServeFile));
+  server_->Post("/api/session", serve(&Console::ServeSession));
+  server_->Post("/api/links", serve(&Console::MakeLink));
+  server_->Post("/api/.*", serve(&Console::ServeCall));
+}
+
+absl::Status Console::CheckRequest(const Request& request, int* http_status) const {
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (!reads && request.method != "POST") {
+    *http_status = 405;
+    return absl::UnimplementedError(
+        fmt::format("`{}`: must be GET or POST", request.method.substr(0, 20)));
+  }
+  // The library matches addresses by regular expressions, which take stack for each character.
+  if (request.target.size() > kLongestTarget) {
+    *http_status = 414;
+    return InvalidArgument("the address is too long");
+  }
+  // A page of another site whose name has come to mean this machine.
+  if (rpc::IsLocal(options_.listen) && !IsThisMachine(HostOf(request.get_header_value("Host")))) {
+    *http_status = 421;
+    return absl::PermissionDeniedError(
+        "`Host`: must name this machine, as in the address that the "
+        "gateway printed");
+  }
+  if (request.get_header_value("Range").find(',') != std::string::npos) {
+    *http_status = 416;
+    return InvalidArgument("`Range`: must be one range");
+  }
+  if (reads) return absl::OkStatus();
+  // What a page of another site cannot send without being asked first.
+  if (MediaTypeOf(request.get_header_value("Content-Type")) != kJson) {
+    *http_status = 415;
+    return InvalidArgument("`Content-Type`: must be {}", kJson);
+  }
+  // The library's limit is for bodies whose length is known.
+  if (!request.has_header("Content-Length") || request.has_header("Transfer-Encoding") ||
+      request.has_header("Content-Encoding")) {
+    *http_status = 411;
+    return InvalidArgument("the body must come as it is, with its length in `Content-Length`");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Console::Authorize(const Request& request, bool changes) const {
+  const std::string given = request.get_header_value("Authorization");
+  const ConsoleAccess& access = options_.access;
+  // gRPC ends the process over a value that no header can have.
+  if (!std::ranges::all_of(given, [](char c) { return c >= ' ' && c <= '~'; })) {
+    return absl::UnauthenticatedError("`Authorization`: must be printable ASCII");
+  }
+  if (!access.has_word) return given;
+  if (IsEqualInSecret(given, "Bearer " + word_)) return std::string();
+  if (!given.empty() && access.takes_tokens) return given;
+  if (!given.empty()) {
+    return absl::UnauthenticatedError(
+        "the token is none of this start's: open the address that the gateway printed");
+  }
+  if (access.open_to_read && !changes) return given;
+  return absl::UnauthenticatedError(
+      changes ? "read-only without a token: open the address that the gateway printed"
+              : "needs a token: open the address that the gateway printed");
+}
+
+void Console::ServeFile(const Request& request, Response& response) const {
+  const PageFile* file = FindPageFile(request.path);
+  if (file == nullptr) {
+    Fail(response, absl::NotFoundError("there is nothing here"));
+    return;
+  }
+  response.set_header("ETag", file->tag);
+  response.set_header("Cache-Control", "no-cache");
+  if (request.get_header_value("If-None-Match") == file->tag) {
+    response.status = 304;
+    return;
+  }
+  response.set_content(file->text.data(), file->text.size(), file->type);
+}
+
+// Says what the caller may do as far as the console knows; what a token allows is for the gateway to say.
+void Console::ServeSession(const Request& request, Response& response) const {
+  const nlohmann::json session = {
+      {"mayRead", Authorize(request, false).ok()},
+      {"mayChange", Authorize(request, true).ok()},
+      {"takesTokens", options_.access.takes_tokens},
+      {"demandsToken", !options_.access.has_word},
+  };
+  response.set_content(session.dump(), kJson);
+}
+
+void Console::ServeCall(const Request& request, Response& response) const {
+  const ApiMethod* method = FindApiMethod(request.path.substr(sizeof("/api/") - 1));
+  if (method == nullptr) {
+    Fail(response, absl::UnimplementedError("the console makes no such call"), 404);
+    return;
+  }
+  const absl::StatusOr<std::string> authorization = Authorize(request, method->changes);
+  if (!authorization.ok()) {
+    Fail(response, authorization.status());
+    return;
+  }
+  StepContext step(cancel_, nullptr);
+  step.set_deadline(std::chrono::steady_clock::now() + kCallTime);
+  rpc::ClientCall call(*options_.gateway, step);
+  if (!authorization->empty()) {
+    call.context()->AddMetadata(rpc::kAuthorizationKey, *authorization);
+  }
+  const absl::StatusOr<std::string> answer =
+      method->call(options_.gateway->grpc(), call.context(), request.body);
+  if (!answer.ok()) {
+    Fail(response, answer.status());
+    return;
+  }
+  response.set_content(*answer, kJson);
+}
+
+void Console::MakeLink(const Request& request, Response& response) {
+  const absl::StatusOr<std::string> authorization = Authorize(request, false);
+  absl::StatusOr<Link> link =
+      authorization.ok() ? LinkOf(request.body) : absl::StatusOr<Link>(authorization.status());
+  if (!link.ok()) {
+    Fail(response, link.status());
+    return;
+  }
+  link->authorization = *authorization;
+  const std::string name = link->name;
+  const nlohmann::json made = {
+      {"url", fmt::format("/blobs/{}/{}", links_.Add(*std::move(link)), name)}};
+  response.set_content(made.dump(), kJson);
+}
+
+void Console::ServeBlob(const Request& request, Response& response) {
+  const std::string rest = request.path.substr(sizeof("/blobs/") - 1);
+  const std::optional<Link> link = links_.Find(rest.substr(0, rest.find('/')));
+  if (!link) {
+    Fail(response, absl::NotFoundError("the address has expired: ask for it again"));
+    return;
+  }
+  // Slow readers leave room for the page.
+  struct Place {
+    std::atomic<int>& count;
+    const int before = count++;
+    explicit Place(std::atomic<int>& all) : count(all) {}
+    ~Place() { --count; }
+  };
+  auto place = std::make_shared<Place>(downloads_);
+  if (place->before >= kMostDownloads) {
+    response.set_header("Retry-After", "5");
+    Fail(response, absl::UnavailableError("too many downloads at once: try again later"));
+    return;
+  }
+  auto download = std::make_shared<BlobDownload>(options_.gateway, cancel_, *link);
+  if (const absl::Status status = download->Begin(); !status.ok()) {
+    Fail(response, status);
+    return;
+  }
+  response.set_header("Content-Security-Policy", kBlobPolicy);
+  if (link->form == Link::Form::kFile) {
+    response.set_header("Content-Disposition",
+                        fmt::format("attachment; filename=\"{}\"", link->name));
+  }
+  if (link->form == Link::Form::kCompileReport) {
+    const absl::StatusOr<std::string> text = ReportText(*download);
+    if (text.ok()) {
+      response.set_content(*text, TypeOf(link->form));
+    } else {
+      Fail(response, text.status());
+    }
+    return;
+  }
+  if (download->size() == 0) {
+    response.set_content("", TypeOf(link->form));
+    return;
+  }
+  response.set_content_provider(
+      download->size(), TypeOf(link->form),
+      [download, place](size_t offset, size_t most, httplib::DataSink& sink) {
+        return download->Give(offset, most, [&sink](const char* bytes, size_t size) {
+          return sink.write(bytes, size);
+        });
+      });
+}
+
+}  // namespace quench::gateway

@@ -1,0 +1,47 @@
+// Elements. Text that comes from the gateway goes in as text alone, never as HTML.
+
+// `properties`: attributes; `on...` are listeners, and those that are null or false are left out.
+function fill(made, properties, children) {
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith('on')) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? '' : value);
+  }
+  made.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== false));
+  return made;
+}
+
+export const element = (tag, properties = {}, ...children) => fill(document.createElement(tag), properties, children);
+export const svg = (tag, properties = {}, ...children) =>
+  fill(document.createElementNS('http://www.w3.org/2000/svg', tag), properties, children);
+
+export const field = (name, input) => element('label', {}, name, input);
+
+// A table in a box that scrolls. `columns`: {name, className}.
+export function table(caption, columns) {
+  const body = element('tbody');
+  const head = columns.map(each => element('th', {scope: 'col', class: each.className}, each.name));
+  const box = element('div', {class: 'scroll'},
+    element('table', {}, element('caption', {}, caption), element('thead', {}, element('tr', {}, head)), body));
+  return {box, body, caption: box.querySelector('caption')};
+}
+
+export const row = (properties, columns, cells) =>
+  element('tr', properties, cells.map((cell, index) => element('td', {class: columns[index].className}, cell)));
+
+// Says it to readers of the screen, once.
+export function announce(text) {
+  const live = document.getElementById('live');
+  if (live.textContent !== text) live.textContent = text;
+}
+
+// Replaces the content where it differs, so that what is selected or being read stays; keeps the focus where it was, by
+// the data-key of its element.
+export function replaceContent(place, ...children) {
+  const made = fill(place.cloneNode(false), {}, children);
+  if (made.innerHTML === place.innerHTML) return;
+  const active = document.activeElement;
+  const key = place.contains(active) ? active.getAttribute('data-key') : null;
+  place.replaceChildren(...made.childNodes);
+  if (key !== null) place.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({preventScroll: true});
+}
