@@ -61,6 +61,7 @@ class EventSender final : public Ticked {
     std::unique_lock lock(mutex_);
     if (closed_) return;
     if (progress_) counters_.conflated->Increment();
+    KeepLines(&progress);
     newest_ = progress;
     progress_ = std::move(progress);
     Advance(std::move(lock), Clock::now());
@@ -105,6 +106,15 @@ class EventSender final : public Ticked {
   }
 
  private:
+  // Lines of a step's process that were reported before come along with progress that has none.
+  void KeepLines(Event* progress) const {
+    const auto& before = newest_.progress();
+    auto* now = progress->mutable_progress();
+    if (now->log_lines() > 0 || before.log_lines() == 0) return;
+    *now->mutable_log() = before.log();
+    now->set_log_lines(before.log_lines());
+  }
+
   // Starts the next write, if none is in progress.
   void Advance(std::unique_lock<std::mutex> lock, Clock::time_point now) {
     if (writing_ || breaking_ || ended_) return;

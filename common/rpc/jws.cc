@@ -4,6 +4,7 @@
 #include <openssl/bn.h>
 #include <openssl/core_names.h>
 #include <openssl/ec.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/param_build.h>
 
@@ -34,8 +35,14 @@ Number NumberOf(std::string_view bytes) {
   return Number(BN_bin2bn(BytesOf(bytes), static_cast<int>(bytes.size()), nullptr));
 }
 
+// Failures here are none of the next user's of OpenSSL on this thread.
+struct ErrorsForgotten {
+  ~ErrorsForgotten() { ERR_clear_error(); }
+};
+
 // A key of this type that passes OpenSSL's check.
 PublicKey KeyOf(const char* type, OSSL_PARAM_BLD* builder) {
+  const ErrorsForgotten on_return;
   const Params params(OSSL_PARAM_BLD_to_param(builder));
   const KeyContext make(EVP_PKEY_CTX_new_from_name(nullptr, type, nullptr));
   EVP_PKEY* made = nullptr;
@@ -103,6 +110,7 @@ PublicKey P256Key(const std::string& x, const std::string& y) {
 }
 
 bool Verifies(const PublicKey& key, std::string_view text, std::string_view signature) {
+  const ErrorsForgotten on_return;
   const std::string der =
       EVP_PKEY_is_a(key.get(), "EC") == 1 ? DerOf(signature) : std::string(signature);
   const DigestContext context(EVP_MD_CTX_new());

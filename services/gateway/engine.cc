@@ -276,7 +276,8 @@ void Engine::Retry(StoredWorkflow workflow, WorkflowNeeds needs, Done done) {
       return;
     }
     if (state == v1::STATE_SUCCEEDED) {
-      done(absl::FailedPreconditionError("the workflow has succeeded: there is nothing to retry"));
+      done(rpc::Error(rpc::Reason::kFailedPrecondition,
+                      "the workflow has succeeded: there is nothing to retry"));
       return;
     }
     const std::string tenant = shared->workflow.tenant();

@@ -253,6 +253,7 @@ class Engine {
   void Unreached(const Run& run, const absl::Status& status);
   void LacksDevice(const Run& run, const absl::Status& status);
   bool WaitsAside(const Run& run, const absl::Status& status, std::chrono::milliseconds delay);
+  static std::string ReasonToWait(const LiveStep& step, const absl::Status& status);
   void SetWaitingReason(LiveWorkflow& workflow, int step, const std::string& text);
   // Why a step that has waited for its service since `since_us` fails; OK: it goes on waiting.
   absl::Status OutOfPatience(const LiveWorkflow& workflow, const LiveStep& step, int64_t since_us);

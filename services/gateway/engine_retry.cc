@@ -232,8 +232,7 @@ bool Engine::WaitsAside(const Run& run, const absl::Status& status, milliseconds
   LiveStep& live = run.workflow->steps[run.step];
   ServiceLoad& load = loads_[static_cast<size_t>(run.service)];
   if (!load.StepAside()) return false;
-  SetWaitingReason(*run.workflow, run.step,
-                   fmt::format("service `{}`: {}", live.row->service, MessageOf(status)));
+  SetWaitingReason(*run.workflow, run.step, ReasonToWait(live, status));
   const uint64_t epoch = ++live.epoch;
   After(delay, [this, &load, workflow = run.workflow, step = run.step, epoch] {
     load.ComeBack();
@@ -242,10 +241,17 @@ bool Engine::WaitsAside(const Run& run, const absl::Status& status, milliseconds
   return true;
 }
 
+// Of a step that its service refused: nothing where it waits for a slot only.
+std::string Engine::ReasonToWait(const LiveStep& step, const absl::Status& status) {
+  if (rpc::ReasonOf(status) != rpc::ReasonName(rpc::Reason::kMemoryFull)) return "";
+  return fmt::format("service `{}`: {}", step.row->service, MessageOf(status));
+}
+
 void Engine::SetWaitingReason(LiveWorkflow& workflow, int step, const std::string& text) {
   if (workflow.steps[step].value->waiting_reason() == text) return;
-  workflow.EditProgress(step).set_waiting_reason(text);
-  if (!text.empty()) Log(workflow, step, "waits: " + text);
+  v1::Step& value = workflow.EditProgress(step);
+  value.set_waiting_reason(text);
+  if (!text.empty()) AddWaitLine(text, loop_.UnixMicroseconds(), &value);
   touched_.insert(workflow.id);
 }
 

@@ -246,8 +246,9 @@ void Engine::OnDone(Run run, const absl::Status& status, const StepResult* resul
     case Ending::kShed: {
       const milliseconds delay = *rpc::RetryAfterOf(status);
       CountRetry(live, metrics::RetryReason::kShed);
+      queue_.Refused(workflow->header.tenant(), run.service);
       if (WaitsAside(run, status, delay)) break;
-      SetWaitingReason(*workflow, run.step, "");
+      SetWaitingReason(*workflow, run.step, ReasonToWait(live, status));
       loads_[static_cast<size_t>(run.service)].Shed(loop_.Now(), delay);
       Requeue(workflow, run.step);
       break;

@@ -52,9 +52,13 @@ std::optional<FairQueue::Entry> FairQueue::Pop(metrics::Service service) {
     const auto found = running_.find(tenant->first);
     const Running running = found == running_.end() ? Running() : found->second;
     const Share& share = ShareOf(tenant->first);
-    if (share.max_running > 0 && running.total >= share.max_running) continue;
-    const std::tuple rank(static_cast<double>(running.of[index]) / share.weight,
-                          passes_[index][tenant->first], tenant->second.begin()->second.order);
+    double& pass = passes_[index][tenant->first];
+    if (share.max_running > 0 && running.total >= share.max_running) {
+      pass = std::max(pass, last_pass_[index]);  // it saves up no turns
+      continue;
+    }
+    const std::tuple rank(static_cast<double>(running.of[index]) / share.weight, pass,
+                          tenant->second.begin()->second.order);
     if (best == tenants.end() || rank < best_rank)
       std::tie(best, best_rank) = std::pair(tenant, rank);
   }
@@ -77,6 +81,10 @@ void FairQueue::Ended(const std::string& tenant, metrics::Service service) {
   const auto running = running_.find(tenant);
   --running->second.of[static_cast<size_t>(service)];
   if (--running->second.total == 0) running_.erase(running);
+}
+
+void FairQueue::Refused(const std::string& tenant, metrics::Service service) {
+  passes_[static_cast<size_t>(service)][tenant] -= 1.0 / ShareOf(tenant).weight;
 }
 
 std::optional<int64_t> FairQueue::OldestReady(metrics::Stage stage) const {

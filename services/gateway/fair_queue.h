@@ -55,6 +55,8 @@ class FairQueue {
 
   void Started(const std::string& tenant, metrics::Service service);
   void Ended(const std::string& tenant, metrics::Service service);
+  // Its service has refused the step that was popped last: the tenant keeps its turn.
+  void Refused(const std::string& tenant, metrics::Service service);
 
   int WaitingFor(metrics::Service service) const;
   int Depth(metrics::Stage stage) const { return depth_[static_cast<size_t>(stage)]; }

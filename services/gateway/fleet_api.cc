@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "common/base/status.h"
+#include "common/rpc/errors.h"
 #include "services/gateway/fleet.h"
 #include "services/gateway/workflow_api.h"
 
@@ -167,8 +168,9 @@ void WorkflowApi::ForEach(std::vector<std::string> names, const Change& change,
         const std::lock_guard lock(progress->mutex);
         if (status.ok()) ++progress->changed;
         // Deleted, or changed by another call meanwhile.
-        const bool moot = absl::IsNotFound(status) || absl::IsFailedPrecondition(status) ||
-                          absl::IsAborted(status);
+        const bool moot =
+            absl::IsNotFound(status) || absl::IsAborted(status) ||
+            rpc::ReasonOf(status) == rpc::ReasonName(rpc::Reason::kFailedPrecondition);
         if (!moot) progress->first_error.Update(status);
         last = ++progress->ended == progress->names.size();
       }

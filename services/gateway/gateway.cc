@@ -59,7 +59,9 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& op
     QUENCH_ASSIGN_OR_RETURN(store, SqliteJobStore::Open(options.state_dir));
   }
   std::unique_ptr<Gateway> gateway(new Gateway(options, std::move(store)));
-  if (!options.webhooks.empty()) {
+  // Events that are left from times when URLs were allowed are dropped by it.
+  const auto left = gateway->store_->DueEvents(std::numeric_limits<int64_t>::max(), 1);
+  if (!options.webhooks.empty() || (left.ok() && !left->empty())) {
     PosterOptions poster = options.poster;
     poster.allowed = options.webhooks;
     poster.registry = options.engine.registry;

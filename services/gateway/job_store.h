@@ -108,7 +108,7 @@ class JobStore : public EventQueue {
   virtual absl::StatusOr<StoredWorkflow> Get(const std::string& tenant, const std::string& id) = 0;
   virtual absl::StatusOr<std::optional<StoredRequest>> FindRequest(
       const std::string& tenant, const std::string& request_id) = 0;
-  // INVALID_ARGUMENT for a page token that did not come from a page.
+  // At most kMostBytes, but one workflow at least. INVALID_ARGUMENT for a page token that did not come from a page.
   virtual absl::StatusOr<WorkflowPage> List(const ListQuery& query) = 0;
   // The workflows of a fleet by shard, without steps; none if there is no such fleet.
   virtual absl::StatusOr<std::vector<v1::Workflow>> ListFleet(const std::string& tenant,

@@ -6,6 +6,7 @@
 #include "common/base/status.h"
 #include "services/gateway/cloud_event.h"
 #include "services/gateway/fleet.h"
+#include "services/gateway/view.h"
 
 namespace quench::gateway {
 
@@ -192,10 +193,14 @@ absl::StatusOr<WorkflowPage> MemoryJobStore::List(const ListQuery& query) {
   std::sort(found.begin(), found.end(),
             [&](const auto& a, const auto& b) { return precedes(a.first, b.first); });
   WorkflowPage page;
-  const size_t count = std::min(found.size(), static_cast<size_t>(query.page_size));
-  for (size_t i = 0; i < count; ++i) {
-    page.workflows.push_back(*found[i].second);
-    page.workflows.back().clear_steps();
+  const size_t most = std::min(found.size(), static_cast<size_t>(query.page_size));
+  size_t count = 0;
+  for (size_t bytes = 0; count < most; ++count) {
+    v1::Workflow workflow = *found[count].second;
+    workflow.clear_steps();
+    bytes += workflow.ByteSizeLong();
+    if (bytes > kMostBytes && count > 0) break;
+    page.workflows.push_back(std::move(workflow));
   }
   if (count < found.size()) page.next_page_token = PageToken(found[count - 1].first);
   return page;

@@ -9,13 +9,22 @@ namespace {
 
 constexpr int kForgottenAtOnce = 200;
 
-// Shards of a fleet wait for its last.
+constexpr int kFleetsAtOnce = 8;
+
 constexpr char kExpired[] =
-    "SELECT id, bytes, tenant, fleet FROM workflows AS w WHERE expire_us <= ? AND (fleet IS NULL "
-    "OR NOT EXISTS (SELECT 1 FROM workflows AS o WHERE o.tenant = w.tenant AND o.fleet = w.fleet "
-    "AND (o.expire_us IS NULL OR o.expire_us > ?))) ORDER BY expire_us LIMIT ?";
+    "SELECT id, bytes, tenant, fleet FROM workflows WHERE expire_us <= ? AND fleet IS NULL "
+    "ORDER BY expire_us LIMIT ?";
+// Shards of a fleet wait for its last.
+constexpr char kExpiredFleets[] =
+    "SELECT '', 0, tenant, fleet FROM workflows WHERE fleet IS NOT NULL GROUP BY tenant, fleet "
+    "HAVING COUNT(expire_us) = COUNT(*) AND MAX(expire_us) <= ? LIMIT ?";
 constexpr char kTenantsAbove[] =
     "SELECT tenant, workflows - ?, bytes - ? FROM ended WHERE workflows > ? OR bytes > ?";
+// Ended shards of fleets that go on: they stay, and count for nothing meanwhile.
+constexpr char kHeldByFleets[] =
+    "SELECT ifnull(SUM(ended), 0), ifnull(SUM(size), 0) FROM (SELECT COUNT(expire_us) AS ended, "
+    "SUM(CASE WHEN expire_us IS NULL THEN 0 ELSE bytes END) AS size FROM workflows WHERE "
+    "tenant = ? AND fleet IS NOT NULL GROUP BY fleet HAVING COUNT(expire_us) < COUNT(*))";
 constexpr char kFirstEnded[] =
     "SELECT id, bytes, tenant, fleet FROM workflows AS w WHERE tenant = ? AND expire_us IS NOT "
     "NULL AND (fleet IS NULL OR NOT EXISTS (SELECT 1 FROM workflows AS o WHERE o.tenant = w.tenant "
@@ -62,31 +71,47 @@ class Forgotten {
 
 }  // namespace
 
+// Adds what the tenant has above its limits, at most kForgottenAtOnce rows.
+static absl::Status AddAbove(Sqlite& db, const std::string& tenant, int64_t workflows,
+                             int64_t bytes, Forgotten* forgotten) {
+  {
+    Sqlite::Query held = db.Prepared(kHeldByFleets);
+    QUENCH_RETURN_IF_ERROR(held.Text(tenant).Next().status());
+    workflows += forgotten->workflows() - held.IntAt(0);
+    bytes += forgotten->bytes() - held.IntAt(1);
+  }
+  Sqlite::Query ended = db.Prepared(kFirstEnded);
+  ended.Text(tenant).Int(kForgottenAtOnce);
+  while (forgotten->workflows() < workflows || forgotten->bytes() < bytes) {
+    QUENCH_ASSIGN_OR_RETURN(const bool more, ended.Next());
+    if (!more) break;
+    QUENCH_RETURN_IF_ERROR(forgotten->Add(ended));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<std::string>> NextForgotten(Sqlite& db, int64_t now_us,
                                                        const EndedLimits& limits) {
   Forgotten forgotten(db);
+  const auto add_all = [&forgotten](Sqlite::Query& rows) -> absl::Status {
+    while (true) {
+      QUENCH_ASSIGN_OR_RETURN(const bool more, rows.Next());
+      if (!more) return absl::OkStatus();
+      QUENCH_RETURN_IF_ERROR(forgotten.Add(rows));
+    }
+  };
   Sqlite::Query expired = db.Prepared(kExpired);
-  expired.Int(now_us).Int(now_us).Int(kForgottenAtOnce);
-  while (true) {
-    QUENCH_ASSIGN_OR_RETURN(const bool more, expired.Next());
-    if (!more) break;
-    QUENCH_RETURN_IF_ERROR(forgotten.Add(expired));
-  }
+  QUENCH_RETURN_IF_ERROR(add_all(expired.Int(now_us).Int(kForgottenAtOnce)));
+  Sqlite::Query fleets = db.Prepared(kExpiredFleets);
+  QUENCH_RETURN_IF_ERROR(add_all(fleets.Int(now_us).Int(kFleetsAtOnce)));
   if (forgotten.workflows() > 0) return forgotten.TakeIds();
   Sqlite::Query tenants = db.Prepared(kTenantsAbove);
   tenants.Int(limits.workflows).Int(limits.bytes).Int(limits.workflows).Int(limits.bytes);
   while (true) {
     QUENCH_ASSIGN_OR_RETURN(const bool more, tenants.Next());
     if (!more) return forgotten.TakeIds();
-    const int64_t workflows = forgotten.workflows() + tenants.IntAt(1);
-    const int64_t bytes = forgotten.bytes() + tenants.IntAt(2);
-    Sqlite::Query ended = db.Prepared(kFirstEnded);
-    ended.Text(tenants.BytesAt(0)).Int(kForgottenAtOnce);
-    while (forgotten.workflows() < workflows || forgotten.bytes() < bytes) {
-      QUENCH_ASSIGN_OR_RETURN(const bool another, ended.Next());
-      if (!another) break;
-      QUENCH_RETURN_IF_ERROR(forgotten.Add(ended));
-    }
+    QUENCH_RETURN_IF_ERROR(
+        AddAbove(db, tenants.BytesAt(0), tenants.IntAt(1), tenants.IntAt(2), &forgotten));
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/base/status.h"
 #include "services/gateway/fleet.h"
+#include "services/gateway/view.h"
 
 namespace quench::gateway {
 namespace {
@@ -104,6 +105,7 @@ absl::StatusOr<WorkflowPage> ListWorkflows(Sqlite& db, const ListQuery& query) {
   Sqlite::Query rows = db.Prepared(finder.sql());
   finder.Bind(rows, after);
   WorkflowPage page;
+  size_t bytes = 0;
   while (true) {
     QUENCH_ASSIGN_OR_RETURN(const bool more, rows.Next());
     if (!more) return page;
@@ -112,7 +114,9 @@ absl::StatusOr<WorkflowPage> ListWorkflows(Sqlite& db, const ListQuery& query) {
     const bool state = query.states.empty() ||
                        std::count(query.states.begin(), query.states.end(), workflow.state()) > 0;
     if (!state || !Matches(query.filter, workflow)) continue;
-    if (static_cast<int>(page.workflows.size()) == query.page_size) break;
+    bytes += workflow.ByteSizeLong();
+    const bool full = static_cast<int>(page.workflows.size()) == query.page_size;
+    if (full || (bytes > kMostBytes && !page.workflows.empty())) break;
     page.workflows.push_back(std::move(workflow));
   }
   page.next_page_token = PageToken(PositionOf(page.workflows.back(), query.order));

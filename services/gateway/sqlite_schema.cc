@@ -12,7 +12,7 @@
 namespace quench::gateway {
 namespace {
 
-constexpr int kSchemaVersion = 3;
+constexpr int kSchemaVersion = 4;
 
 // `header` is the workflow without its steps. `spec` is written out, `asked` as it came: those that
 // have ended have no `spec`, those that have succeeded neither. `bytes`: of an ended one's record.
@@ -102,6 +102,10 @@ CREATE TABLE usage(
   step_seconds REAL NOT NULL,
   PRIMARY KEY(day, tenant)) WITHOUT ROWID;
 )sql";
+// Whether fleets have ended, without their rows.
+constexpr char kFourthSchema[] =
+    "CREATE INDEX workflows_of_fleets ON workflows(tenant, fleet, expire_us, bytes) WHERE fleet IS "
+    "NOT NULL";
 constexpr char kSetEnd[] = "UPDATE workflows SET end_us = ? WHERE key = ?";
 
 constexpr char kEndedHeaders[] =
@@ -165,8 +169,11 @@ absl::Status Migrate(Sqlite& db, int64_t version) {
     status = db.Execute(kSecondSchema);
     if (status.ok()) status = CollectKept(db);
   }
-  if (status.ok()) status = db.Execute(kThirdSchema);
-  if (status.ok()) status = CollectEnds(db);
+  if (status.ok() && version < 3) {
+    status = db.Execute(kThirdSchema);
+    if (status.ok()) status = CollectEnds(db);
+  }
+  if (status.ok()) status = db.Execute(kFourthSchema);
   if (status.ok()) {
     status = db.Execute(fmt::format("PRAGMA user_version = {}; COMMIT", kSchemaVersion));
   }

@@ -10,6 +10,8 @@
 
 namespace quench::gateway {
 
+constexpr char kWaits[] = "waits: ";
+
 void AddLogLine(const std::string& text, int64_t now_us, v1::Step* step) {
   auto& log = *step->mutable_log();
   v1::LogLine* line = log.Add();
@@ -25,11 +27,20 @@ void AddLogLine(const std::string& text, int64_t now_us, v1::Step* step) {
   log.DeleteSubrange(0, log.size() - kept);
 }
 
+void AddWaitLine(const std::string& why, int64_t now_us, v1::Step* step) {
+  auto& log = *step->mutable_log();
+  const bool waited = !log.empty() && log.rbegin()->attempt() == step->attempt() &&
+                      log.rbegin()->text().starts_with(kWaits);
+  if (waited) log.RemoveLast();
+  AddLogLine(kWaits + why, now_us, step);
+}
+
 int64_t AddLogOf(const step::v1::Progress& progress, int64_t seen, int64_t now_us, v1::Step* step) {
   if (!progress.stage().empty() && progress.stage() != step->progress().stage()) {
     const std::string detail = progress.detail().empty() ? "" : ": " + progress.detail();
     AddLogLine(progress.stage() + detail, now_us, step);
   }
+  if (progress.log_size() > 0 && progress.log_lines() < seen) seen = 0;
   const int64_t fresh = std::max<int64_t>(0, progress.log_lines() - seen);
   const int told = static_cast<int>(std::min<int64_t>(fresh, progress.log_size()));
   if (told < fresh) AddLogLine(fmt::format("stderr: ... {} lines", fresh - told), now_us, step);

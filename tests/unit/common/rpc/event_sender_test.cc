@@ -187,6 +187,21 @@ TEST_F(EventSenderTest, LinesOfAProcessThatFailedAreToldBeforeTheError) {
   EXPECT_EQ(wire_.status, absl::InternalError("x"));
 }
 
+TEST_F(EventSenderTest, LinesStayWhenOtherProgressComes) {
+  EventSender<CompileEvent> sender(&wire_, options_);
+  sender.Accept(Accepted());
+  CompileEvent lines = ProgressOf(1);
+  lines.mutable_progress()->add_log("a warning");
+  lines.mutable_progress()->set_log_lines(1);
+  sender.Report(lines);
+  sender.Report(ProgressOf(2));  // of an upload
+  wire_.Done(sender);
+  ASSERT_EQ(wire_.events.size(), 2u);
+  EXPECT_EQ(wire_.events[1].progress().done(), 2);
+  ASSERT_EQ(wire_.events[1].progress().log_size(), 1);
+  EXPECT_EQ(wire_.events[1].progress().log_lines(), 1);
+}
+
 TEST_F(EventSenderTest, NothingIsWrittenToAReaderThatHasGone) {
   EventSender<CompileEvent> sender(&wire_, options_);
   sender.Accept(Accepted());

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/matchers.h"
 
 namespace quench::gateway::fair_queue_test {
@@ -66,6 +68,30 @@ TEST_F(QueueTurnsTest, TurnsGoByWeight) {
   Add(queue, "heavy", 40);
   const std::vector<std::string> turns = Turns(queue, 40);
   EXPECT_EQ(std::count(turns.begin(), turns.end(), "heavy"), 30);
+}
+
+TEST_F(QueueTurnsTest, ATenantAtItsLimitSavesUpNoTurns) {
+  FairQueue queue({1, 0}, {{"limited", {1, 1}}});
+  queue.Started("limited", metrics::Service::kAnalyser);
+  Add(queue, "limited", 100);
+  Add(queue, "other", 200);
+  for (const std::string& tenant : Turns(queue, 100)) EXPECT_EQ(tenant, "other");
+  queue.Ended("limited", metrics::Service::kAnalyser);
+  const std::vector<std::string> turns = Turns(queue, 20);
+  EXPECT_EQ(std::count(turns.begin(), turns.end(), "other"), 10);
+}
+
+TEST_F(QueueTurnsTest, ARefusedStepCostsNoTurn) {
+  FairQueue queue;
+  Add(queue, "a", 10);
+  Add(queue, "b", 10);
+  for (int i = 0; i < 5; ++i) {
+    const std::optional<FairQueue::Entry> entry = queue.Pop(kService);
+    EXPECT_EQ(entry->tenant, "a");
+    queue.Refused(entry->tenant, kService);
+    queue.Add(*entry);
+  }
+  EXPECT_THAT(Turns(queue, 4), ElementsAre("a", "b", "a", "b"));
 }
 
 TEST_F(QueueTurnsTest, ATenantsStepsGoByPriority) {

@@ -1,6 +1,7 @@
 // The lines of a step's log, and what becomes of progress there.
 #include "services/gateway/step_log.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "services/gateway/job_store.h"
@@ -65,9 +66,19 @@ TEST(StepLogTest, ProgressAddsStagesAndNewLines) {
   EXPECT_EQ(seen, 7);
   EXPECT_EQ(step.log(3).text(), "stderr: ... 3 lines");
   EXPECT_EQ(step.log_size(), 6);
-  progress.set_log_lines(3);  // no service counts down
-  EXPECT_EQ(AddLogOf(progress, seen, 5, &step), 7);
-  EXPECT_EQ(step.log_size(), 6);
+  progress.set_log_lines(2);  // of a second process
+  EXPECT_EQ(AddLogOf(progress, seen, 5, &step), 2);
+  EXPECT_EQ(step.log_size(), 8);
+}
+
+TEST(StepLogTest, WhoWaitsDoesNotFillTheLog) {
+  v1::Step step;
+  AddLogLine("attempt failed: x", 1, &step);
+  for (int i = 0; i < 500; ++i) AddWaitLine(fmt::format("{} MiB are free", i), 10 + i, &step);
+  EXPECT_THAT(TextsOf(step), ElementsAre("attempt failed: x", "waits: 499 MiB are free"));
+  step.set_attempt(1);
+  AddWaitLine("again", 1000, &step);
+  EXPECT_EQ(step.log_size(), 3);
 }
 
 TEST(StepLogTest, ResultsSayWhatTheyTook) {

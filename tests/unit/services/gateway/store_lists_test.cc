@@ -122,6 +122,43 @@ TEST_P(JobStoreListsTest, AFleetIsForgottenAsAWhole) {
   EXPECT_TRUE(store_->ListFleet("t", "f")->empty());
 }
 
+TEST_P(JobStoreListsTest, ShardsOfAFleetThatGoesOnCountForNoLimit) {
+  for (int i = 0; i < 3; ++i) {
+    const StoredWorkflow shard = Shard("f" + std::to_string(i), 10, "f", i, 3);
+    ASSERT_EQ(Create(*store_, shard), absl::OkStatus());
+    if (i == 2) continue;
+    ASSERT_EQ(Update(*store_, To(shard, v1::STATE_FAILED, 5000)), absl::OkStatus());
+  }
+  const StoredWorkflow single = Sample("single", 10);
+  ASSERT_EQ(Create(*store_, single), absl::OkStatus());
+  ASSERT_EQ(Update(*store_, To(single, v1::STATE_FAILED, 6000)), absl::OkStatus());
+  EndedLimits limits;
+  limits.workflows = 1;
+  std::promise<std::vector<std::string>> promise;
+  store_->Expire(1000, limits, [&](const absl::Status& status, std::vector<std::string> ids) {
+    EXPECT_EQ(status, absl::OkStatus());
+    promise.set_value(std::move(ids));
+  });
+  EXPECT_THAT(promise.get_future().get(), IsEmpty());
+}
+
+TEST_P(JobStoreListsTest, PagesFitIntoAMessage) {
+  for (int i = 0; i < 20; ++i) {
+    StoredWorkflow sample = Sample("w" + std::to_string(i), 100 + i);
+    sample.workflow.set_title(std::string(1 << 20, 'x'));
+    ASSERT_EQ(Create(*store_, sample), absl::OkStatus());
+  }
+  ListQuery query = QueryOf("t", {}, 1000);
+  std::vector<size_t> sizes;
+  do {
+    const auto page = store_->List(query);
+    ASSERT_TRUE(page.ok()) << page.status();
+    sizes.push_back(page->workflows.size());
+    query.page_token = page->next_page_token;
+  } while (!query.page_token.empty());
+  EXPECT_THAT(sizes, ElementsAre(7u, 7u, 6u));
+}
+
 TEST_P(JobStoreListsTest, ALimitTakesWholeFleets) {
   for (const std::string fleet : {"old", "new"}) {
     for (int i = 0; i < 2; ++i) {
