@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <sstream>
 #include <utility>
@@ -26,20 +25,34 @@ constexpr size_t kMostSteps = 64, kLongestName = 128, kLargestFile = size_t{1} <
 constexpr char kFirstLine[] = "quench memory book 1";
 constexpr char kLastLine[] = "end";
 
+// The first is that of inputs next to which the program itself is large.
+constexpr double kFirstClass = 1 << 20;
+constexpr double kClassesPerDoubling = 4;
+
+int64_t Clamped(int64_t input_bytes) { return std::clamp(input_bytes, int64_t{0}, kLargestInput); }
+
 size_t ClassOf(int64_t input_bytes) {
-  return static_cast<size_t>(std::bit_width(static_cast<uint64_t>(input_bytes)));
+  const double size = static_cast<double>(input_bytes) / kFirstClass;
+  return size < 1 ? 0 : 1 + static_cast<size_t>(std::log2(size) * kClassesPerDoubling);
 }
-int64_t SmallestOf(size_t number) { return number == 0 ? 0 : int64_t{1} << (number - 1); }
-int64_t LargestOf(size_t number) { return (int64_t{1} << number) - 1; }
+int64_t SmallestOf(size_t number) {
+  if (number == 0) return 0;
+  return std::llround(kFirstClass *
+                      std::exp2(static_cast<double>(number - 1) / kClassesPerDoubling));
+}
 
 double TakenBy(double multiple, int64_t input_bytes) {
   return multiple * static_cast<double>(AssumedMemory(input_bytes));
+}
+// Of AssumedMemory for the smallest inputs of the class: no input of it takes less.
+double MultipleOf(double taken, int64_t input_bytes) {
+  return taken / static_cast<double>(AssumedMemory(SmallestOf(ClassOf(Clamped(input_bytes)))));
 }
 
 }  // namespace
 
 int64_t AssumedMemory(int64_t input_bytes) {
-  return kAssumedBase + kAssumedMultiple * std::clamp(input_bytes, int64_t{0}, kLargestInput);
+  return kAssumedBase + kAssumedMultiple * Clamped(input_bytes);
 }
 
 MemoryBook::MemoryBook(std::filesystem::path file) : file_(std::move(file)) {
@@ -47,18 +60,16 @@ MemoryBook::MemoryBook(std::filesystem::path file) : file_(std::move(file)) {
 }
 
 MemoryNeed MemoryBook::Predict(const std::string& step, int64_t input_bytes) const {
-  const int64_t input = std::clamp(input_bytes, int64_t{0}, kLargestInput);
+  const int64_t input = Clamped(input_bytes);
   const size_t own = ClassOf(input);
-  double below = 0, least = 0;  // multiple of the next smaller class, and what smaller inputs took
+  double below = 0;  // the multiple of the next smaller class
   MemoryNeed need;
   const std::lock_guard lock(mutex_);
   const auto found = steps_.find(step);
   const Classes classes = found == steps_.end() ? Classes{} : found->second;
   for (size_t i = 0; i <= own; ++i) {
     need.too_small_limit = std::max(need.too_small_limit, classes[i].too_small_limit);
-    if (i == own || classes[i].multiple == 0) continue;
-    below = classes[i].multiple;
-    least = std::max(least, TakenBy(below, LargestOf(i)));
+    if (classes[i].multiple > 0) below = classes[i].multiple;
   }
   double taken = TakenBy(classes[own].multiple, input);
   if (taken == 0) {
@@ -70,21 +81,24 @@ MemoryNeed MemoryBook::Predict(const std::string& step, int64_t input_bytes) con
       taken = std::min(taken, TakenBy(above->multiple, SmallestOf(number)));
     }
   }
-  need.resident_bytes = std::llround(std::min(kMargin * std::max(taken, least), double{kMost}));
+  need.resident_bytes = std::llround(std::min(kMargin * taken, double{kMost}));
   return need;
 }
 
 void MemoryBook::Learn(const std::string& step, int64_t input_bytes, int64_t peak_bytes) {
-  Change(step, input_bytes,
-         {static_cast<double>(peak_bytes) / static_cast<double>(AssumedMemory(input_bytes)), 0});
+  Change(step, input_bytes, {MultipleOf(static_cast<double>(peak_bytes), input_bytes), 0});
 }
 
 void MemoryBook::LearnTooSmall(const std::string& step, int64_t input_bytes, int64_t peak_bytes,
                                int64_t limit) {
   const MemoryNeed known = Predict(step, input_bytes);
-  const double taken = std::max(static_cast<double>(peak_bytes),
-                                static_cast<double>(known.resident_bytes) / kMargin);
-  Change(step, input_bytes, {taken / static_cast<double>(AssumedMemory(input_bytes)), limit});
+  // As much as one thought, or more; in terms of the smallest inputs of its class, of which `known` is no multiple.
+  const double thought =
+      static_cast<double>(known.resident_bytes) / kMargin *
+      static_cast<double>(AssumedMemory(SmallestOf(ClassOf(Clamped(input_bytes))))) /
+      static_cast<double>(AssumedMemory(input_bytes));
+  Change(step, input_bytes,
+         {MultipleOf(std::max(static_cast<double>(peak_bytes), thought), input_bytes), limit});
 }
 
 void MemoryBook::Change(const std::string& step, int64_t input_bytes, const Class& learnt) {
@@ -92,7 +106,7 @@ void MemoryBook::Change(const std::string& step, int64_t input_bytes, const Clas
   {
     const std::lock_guard lock(mutex_);
     if (steps_.size() >= kMostSteps && !steps_.contains(step)) return;
-    Class& known = steps_[step][ClassOf(std::clamp(input_bytes, int64_t{0}, kLargestInput))];
+    Class& known = steps_[step][ClassOf(Clamped(input_bytes))];
     known.too_small_limit = std::clamp(learnt.too_small_limit, known.too_small_limit, kMost);
     known.multiple = learnt.multiple >= known.multiple
                          ? std::min(learnt.multiple, kLargestMultiple)

@@ -22,10 +22,10 @@ struct MemoryNeed {
   bool operator==(const MemoryNeed&) const = default;
 };
 
-// Thread-safe. Inputs fall into classes, by powers of two of their bytes. Each class of a step keeps two numbers: the
-// multiple of AssumedMemory that its runs took, which rises to a larger one at once and sinks by an eighth of the
-// difference with a smaller one, so that one odd model is forgotten after some twenty; and the largest limit that was
-// too small.
+// Thread-safe. Inputs fall into classes by their bytes: those below 1 MiB, and four for each doubling from there. Each
+// class of a step keeps two numbers: the multiple of AssumedMemory that its runs took, which rises to a larger one at
+// once and sinks by an eighth of the difference with a smaller one, so that one odd model is forgotten after some twenty;
+// and the largest limit that was too small.
 class MemoryBook {
  public:
   // Reads what was learnt from `file`, and keeps it there; an empty path keeps it in memory only. A damaged file is
@@ -35,8 +35,8 @@ class MemoryBook {
   // `step` is a name for runs that are alike. A quarter above
   //   - what such inputs took, where their class is known; else
   //   - what is assumed of them, or the multiple of it that the next smaller class took if that is more, but at most
-  //     what the next larger class took;
-  // and never less than what smaller classes took. So it does not sink as inputs grow.
+  //     what the next larger class took.
+  // So it sinks as inputs grow only where runs have shown it. A limit was too small if it was for smaller inputs.
   MemoryNeed Predict(const std::string& step, int64_t input_bytes) const;
 
   // A run that had enough, and took `peak_bytes`.
@@ -51,7 +51,7 @@ class MemoryBook {
     int64_t too_small_limit = 0;
     bool operator==(const Class&) const = default;
   };
-  using Classes = std::array<Class, 64>;  // by the number of bits of the inputs' bytes
+  using Classes = std::array<Class, 122>;
 
   void Read();
   void Change(const std::string& step, int64_t input_bytes, const Class& learnt);

@@ -105,10 +105,12 @@ class StepRunner {
   MemoryNeed NeedOf(const Step& step, const google::protobuf::Message& request) const;
   int64_t LimitOf(const MemoryNeed& need) const;
   absl::StatusOr<std::string> WorkInChildren(Job& job, TempDir& scratch) const;
+  absl::StatusOr<std::string> WorkAlone(Job& job, TempDir& scratch, int64_t memory_limit) const;
   absl::StatusOr<std::string> WorkInChild(Job& job, const std::filesystem::path& scratch,
                                           int64_t memory_limit, Usage* usage) const;
   void LearnFrom(const Job& job, const absl::Status& status, int64_t memory_limit,
                  const Usage& usage) const;
+  void CompareMemory(const Job& job, int64_t peak_bytes) const;
   absl::StatusOr<TempDir> PlaceIn(const LocalBlobStore& store) const;
   static absl::Status AdoptDrafts(Job& job);
   absl::StatusOr<unsigned> Walls() const;

@@ -83,14 +83,19 @@ absl::StatusOr<std::string> StepRunner::WorkInChildren(Job& job, TempDir& scratc
   const int64_t most = std::max(limit, options_.limits.most_memory_bytes);
   absl::StatusOr<std::string> result = WorkInChild(job, scratch.path(), limit, &usage);
   LearnFrom(job, result.status(), limit, usage);
+  if (result.ok()) CompareMemory(job, usage.peak_memory_bytes);
   if (!usage.ran_out_of_memory) return result;
   const bool is_limited = limit > 0 && IsOfItsLimit(result.status());
   const bool gets_more =
       job.place != nullptr && (is_limited ? limit < most : job.place->had_company());
   if (!gets_more) return Annotate(result.status(), fmt::format("on `{}`", options_.server));
-
   spdlog::warn("step={} request={} runs again alone: {}", job.step.method, job.context.request_id(),
                MessageOf(result.status()));
+  return WorkAlone(job, scratch, limit == 0 ? 0 : most);
+}
+
+absl::StatusOr<std::string> StepRunner::WorkAlone(Job& job, TempDir& scratch,
+                                                  int64_t memory_limit) const {
   options_.registry->Get(metrics::kStepsRunAlone).Increment();
   job.context.Report({"wait for memory", "to run again alone", 0, 0});
   QUENCH_RETURN_IF_ERROR(job.place->TakeAll(job.context));
@@ -99,10 +104,9 @@ absl::StatusOr<std::string> StepRunner::WorkInChildren(Job& job, TempDir& scratc
   scratch = *std::move(empty);
   *job.execution.mutable_phases()->mutable_started() =
       google::protobuf::util::TimeUtil::GetCurrentTime();
-  usage = {};
-  const int64_t whole = limit == 0 ? 0 : most;
-  result = WorkInChild(job, scratch.path(), whole, &usage);
-  LearnFrom(job, result.status(), whole, usage);
+  Usage usage;
+  absl::StatusOr<std::string> result = WorkInChild(job, scratch.path(), memory_limit, &usage);
+  LearnFrom(job, result.status(), memory_limit, usage);
   if (!usage.ran_out_of_memory) return result;
   return Annotate(result.status(),
                   fmt::format("on `{}`, where it ran alone with the {} MiB for all steps (its "
@@ -118,21 +122,23 @@ void StepRunner::LearnFrom(const Job& job, const absl::Status& status, int64_t m
   if (usage.ran_out_of_memory) {
     book.LearnTooSmall(kind, input, usage.peak_memory_bytes,
                        IsOfItsLimit(status) ? memory_limit : 0);
+  } else if (status.ok()) {  // one that failed early says nothing of those that do the work
+    book.Learn(kind, input, usage.peak_memory_bytes);
   }
-  // One that failed early says nothing of those that do the work.
-  if (!status.ok() || usage.peak_memory_bytes == 0) return;
-  book.Learn(kind, input, usage.peak_memory_bytes);
+}
+
+// For operators: how good the estimates are.
+void StepRunner::CompareMemory(const Job& job, int64_t peak_bytes) const {
   if (job.place == nullptr) return;
   const int64_t reserved = job.place->bytes();
-  const bool over = usage.peak_memory_bytes > reserved;
+  const bool over = peak_bytes > reserved;
   options_.registry->Get(metrics::kStepMemoryPredicted).Increment(static_cast<double>(reserved));
-  options_.registry->Get(metrics::kStepMemoryTaken)
-      .Increment(static_cast<double>(usage.peak_memory_bytes));
+  options_.registry->Get(metrics::kStepMemoryTaken).Increment(static_cast<double>(peak_bytes));
   if (over) options_.registry->Get(metrics::kStepsOverPrediction).Increment();
   spdlog::log(over ? spdlog::level::info : spdlog::level::debug,
               "step={} request={} memory: {} MiB reserved, {} MiB taken, for {} MiB of input",
-              job.step.method, job.context.request_id(), Mebibytes(reserved),
-              Mebibytes(usage.peak_memory_bytes), Mebibytes(input));
+              job.step.method, job.context.request_id(), Mebibytes(reserved), Mebibytes(peak_bytes),
+              Mebibytes(InputBytes(job.request)));
 }
 
 }  // namespace quench::steps

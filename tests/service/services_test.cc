@@ -57,6 +57,7 @@ class Services : public ::testing::TestWithParam<bool> {
     options.config.steps.set_slots(2);
     if (GetParam()) options.config.steps.set_isolation(config::v1::ISOLATION_NONE);
     options.config.steps.set_scratch_dir(scratch_.string());
+    options.config.steps.set_memory_bytes(memory_bytes_);
     options.config.server.mutable_grace()->set_seconds(grace_.count());
     options.probe_period = probe_period_;
     options.program = std::string(QUENCH_BINARIES) + "/quench-" + definition.name;
@@ -159,6 +160,7 @@ class Services : public ::testing::TestWithParam<bool> {
   TempDir folder_ = *TempDir::Create();
   std::filesystem::path scratch_ = folder_.path() / "scratch";
   std::chrono::seconds grace_{30};
+  int64_t memory_bytes_ = 0;  // the default
   std::chrono::milliseconds probe_period_{10'000};
   metrics::Registry registry_;
   config::v1::BlobStore config_;
@@ -330,6 +332,38 @@ TEST_P(Services, EndLongStepsWithAReasonWhenTheyDrain) {
   const auto seen = running.get();
   EXPECT_TRUE(seen.accepted);
   EXPECT_EQ(rpc::ReasonOf(seen.status), "SERVER_DRAINED") << seen.status;
+}
+
+// Two slots, and memory for one step: the other is refused before it is accepted.
+TEST_P(Services, RefuseStepsWhoseMemoryOthersHave) {
+  if (GetParam()) GTEST_SKIP() << "nobody can tell what a thread takes";
+  const auto compiled = Compile(CompileFor(Ready()));
+  ASSERT_TRUE(compiled.status.ok()) << compiled.status;
+  memory_bytes_ = int64_t{64} << 20;
+  const auto analyser = Start(analyser::AnalyserDefinition());
+  analyser::v1::BenchmarkRequest bench;
+  *bench.mutable_library() = compiled.result.library();
+  const auto benchmark = [&](int seconds, const StepContext& context) {
+    analyser::v1::BenchmarkRequest request = bench;
+    request.mutable_options()->mutable_time()->set_seconds(seconds);
+    return Call<analyser::v1::Analyser::Stub, analyser::v1::BenchmarkEvent>(
+        *analyser, &analyser::v1::Analyser::Stub::Benchmark, request, context);
+  };
+  const auto token = std::make_shared<CancelToken>();
+  auto running =
+      std::async(std::launch::async, [&] { return benchmark(600, StepContext(token, nullptr)); });
+  auto& reserved = registry_.Get(metrics::kStepMemory, metrics::MemoryState::kReserved);
+  ASSERT_TRUE(testing::WaitFor([&] { return reserved.Value() > 0; }));
+  const auto refused = benchmark(1, {});
+  EXPECT_FALSE(refused.accepted);
+  EXPECT_EQ(rpc::ReasonOf(refused.status), "MEMORY_FULL") << refused.status;
+  EXPECT_TRUE(rpc::RetryAfterOf(refused.status));
+  EXPECT_THAT(MessageOf(refused.status), HasSubstr("of the 64 MiB for steps, and 0 MiB are free"));
+  token->Cancel();
+  EXPECT_TRUE(absl::IsCancelled(running.get().status));
+  EXPECT_TRUE(testing::WaitFor([&] { return reserved.Value() == 0; }));
+  EXPECT_EQ(benchmark(1, {}).status, absl::OkStatus());
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() / "store" / "memory-analyser"));
 }
 
 // No scratch space, as with a full or read-only disk: the step goes back to its caller, the server

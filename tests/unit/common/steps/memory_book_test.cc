@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
 #include <random>
 
 #include "common/base/files.h"
@@ -33,11 +35,11 @@ TEST(MemoryBookTest, AssumesMuchBeforeItHasLearnt) {
 
 TEST(MemoryBookTest, TakesWhatSuchInputsTook) {
   MemoryBook book;
-  book.Learn(kStep, 100 * kMib, 300 * kMib);
-  EXPECT_EQ(Predicted(book, 100 * kMib), WithMargin(300 * kMib));
-  EXPECT_GT(Predicted(book, 120 * kMib), WithMargin(300 * kMib)) << "larger, in the same class";
-  EXPECT_EQ(book.Predict("another", 100 * kMib).resident_bytes,
-            WithMargin(AssumedMemory(100 * kMib)));
+  book.Learn(kStep, 128 * kMib, 300 * kMib);
+  EXPECT_EQ(Predicted(book, 128 * kMib), WithMargin(300 * kMib));
+  EXPECT_GT(Predicted(book, 140 * kMib), WithMargin(300 * kMib)) << "larger, in the same class";
+  EXPECT_EQ(book.Predict("another", 128 * kMib).resident_bytes,
+            WithMargin(AssumedMemory(128 * kMib)));
 }
 
 TEST(MemoryBookTest, RisesAtOnceAndSinksSlowly) {
@@ -54,7 +56,7 @@ TEST(MemoryBookTest, RisesAtOnceAndSinksSlowly) {
 
 TEST(MemoryBookTest, WhatIsLargerThanAllBeforeIsScaled) {
   MemoryBook book;
-  const int64_t known = 10 * kMib, larger = 3 * kGib;
+  const int64_t known = 8 * kMib, larger = 3 * kGib;
   book.Learn(kStep, known, 3 * AssumedMemory(known));
   EXPECT_NEAR(static_cast<double>(Predicted(book, larger)),
               static_cast<double>(WithMargin(3 * AssumedMemory(larger))), kMib);
@@ -71,27 +73,42 @@ TEST(MemoryBookTest, WhatIsSmallerTakesNoMoreThanWhatIsLarger) {
   EXPECT_EQ(Predicted(book, 0), WithMargin(256 * kMib));
 }
 
-TEST(MemoryBookTest, DoesNotSinkAsInputsGrow) {
+TEST(MemoryBookTest, KnownSizesSpeakForThemselves) {
+  MemoryBook book;
+  book.Learn(kStep, 4 * kMib, 10 * kGib);  // an odd model
+  book.Learn(kStep, kGib, 500 * kMib);
+  EXPECT_EQ(Predicted(book, 4 * kMib), WithMargin(10 * kGib));
+  EXPECT_EQ(Predicted(book, kGib), WithMargin(500 * kMib));
+  EXPECT_EQ(Predicted(book, 100 * kMib), WithMargin(500 * kMib));
+}
+
+// If larger inputs never took less, the estimate is never below what an input took that is not larger, and hardly sinks.
+TEST(MemoryBookTest, FollowsWhatGrowsWithTheInputs) {
   std::mt19937_64 random(7);
   const auto below = [&](double most) {
     return std::uniform_real_distribution<double>(0, most)(random);
   };
   for (int round = 0; round < 50; ++round) {
+    const double base = below(2e9), slope = below(16), exponent = 0.5 + below(0.7);
+    const auto peak = [&](double input) { return base + slope * std::pow(input, exponent); };
     MemoryBook book;
+    std::map<double, int64_t> seen;
     for (int i = 0; i < round; ++i) {
-      const auto input = static_cast<int64_t>(std::exp2(below(36)));
-      const auto peak = static_cast<int64_t>(below(8) * static_cast<double>(AssumedMemory(input)));
-      if (i % 5 == 0) {
-        book.LearnTooSmall(kStep, input, peak, peak / 2);
-      } else {
-        book.Learn(kStep, input, peak);
-      }
+      const double input = std::exp2(std::floor(below(36)));
+      if (!seen.emplace(input, peak(input)).second) continue;
+      book.Learn(kStep, static_cast<int64_t>(input), static_cast<int64_t>(peak(input)));
     }
     MemoryNeed last;
-    for (double bits = 0; bits < 40; bits += 0.25) {
-      const MemoryNeed need = book.Predict(kStep, static_cast<int64_t>(std::exp2(bits)));
-      ASSERT_GE(need.resident_bytes, last.resident_bytes) << round << " " << bits;
-      ASSERT_GE(need.too_small_limit, last.too_small_limit) << round << " " << bits;
+    for (double bits = 0; bits < 40; bits += 0.125) {
+      const double input = std::exp2(bits);
+      const MemoryNeed need = book.Predict(kStep, static_cast<int64_t>(input));
+      ASSERT_GE(1.2 * static_cast<double>(need.resident_bytes),
+                static_cast<double>(last.resident_bytes))
+          << round << " " << bits;
+      const auto larger = seen.upper_bound(input);
+      if (larger != seen.begin()) {
+        ASSERT_GE(need.resident_bytes, std::prev(larger)->second) << round << " " << bits;
+      }
       last = need;
     }
   }
@@ -104,7 +121,7 @@ TEST(MemoryBookTest, WhatWasEndedNeedsMoreThanItHad) {
   EXPECT_EQ(Predicted(book, kMib), WithMargin(900 * kMib)) << "it says nothing of less";
   EXPECT_EQ(book.Predict(kStep, kMib).too_small_limit, 4 * kGib);
   EXPECT_EQ(book.Predict(kStep, 64 * kMib).too_small_limit, 4 * kGib) << "larger ones too";
-  EXPECT_EQ(book.Predict(kStep, 1).too_small_limit, 0);
+  EXPECT_EQ(book.Predict(kStep, kMib - 1).too_small_limit, 0);
   book.LearnTooSmall(kStep, kMib, 3 * kGib, 0);
   EXPECT_EQ(Predicted(book, kMib), WithMargin(3 * kGib));
   EXPECT_EQ(book.Predict(kStep, kMib).too_small_limit, 4 * kGib);
@@ -114,7 +131,7 @@ class MemoryFileTest : public ::testing::Test {
  protected:
   MemoryFileTest() {
     MemoryBook book(file_);
-    book.Learn(kStep, 5 * kMib, 700 * kMib);
+    book.Learn(kStep, 4 * kMib, 700 * kMib);
     book.LearnTooSmall(kStep, kGib, 9 * kGib, 4 * kGib);
   }
   TempDir folder_ = *TempDir::Create();
@@ -124,7 +141,7 @@ class MemoryFileTest : public ::testing::Test {
 TEST_F(MemoryFileTest, OutlivesTheServer) {
   CapturedLog log;
   const MemoryBook book(file_);
-  EXPECT_NEAR(static_cast<double>(Predicted(book, 5 * kMib)),
+  EXPECT_NEAR(static_cast<double>(Predicted(book, 4 * kMib)),
               static_cast<double>(WithMargin(700 * kMib)), kMib);
   EXPECT_EQ(book.Predict(kStep, kGib).too_small_limit, 4 * kGib);
   EXPECT_EQ(log.Take(), "");
@@ -133,10 +150,10 @@ TEST_F(MemoryFileTest, OutlivesTheServer) {
 TEST_F(MemoryFileTest, IsWrittenWhenThereIsNews) {
   MemoryBook book(file_);
   std::filesystem::remove(file_);
-  book.Learn(kStep, 5 * kMib, 690 * kMib);
+  book.Learn(kStep, 4 * kMib, 690 * kMib);
   EXPECT_FALSE(std::filesystem::exists(file_)) << "almost what it says already";
-  book.Learn(kStep, 5 * kMib, 7000 * kMib);
-  EXPECT_GT(Predicted(MemoryBook(file_), 5 * kMib), 7000 * kMib);
+  book.Learn(kStep, 4 * kMib, 7000 * kMib);
+  EXPECT_GT(Predicted(MemoryBook(file_), 4 * kMib), 7000 * kMib);
 }
 
 TEST_F(MemoryFileTest, ADamagedOneIsLearntAnew) {
@@ -145,15 +162,15 @@ TEST_F(MemoryFileTest, ADamagedOneIsLearntAnew) {
   for (const std::string& bad :
        {std::string(), std::string("?"), good.substr(0, good.size() / 2),
         good.substr(0, good.size() - 4), first + "a 3 -1 0\nend\n", first + "a 3 1\nend\n",
-        first + "a 3 1 0 0\nend\n", first + "a 64 1 0\nend\n", first + "a 3 nan 0\nend\n",
+        first + "a 3 1 0 0\nend\n", first + "a 122 1 0\nend\n", first + "a 3 nan 0\nend\n",
         first + "a 3 1 -5\nend\n", std::string(size_t{2} << 20, 'x')}) {
     ASSERT_TRUE(WriteFileAtomically(file_, bad).ok());
     CapturedLog log;
     MemoryBook book(file_);
     EXPECT_THAT(log.Take(), HasSubstr("is learnt anew")) << bad.substr(0, 100);
-    EXPECT_EQ(Predicted(book, 5 * kMib), WithMargin(AssumedMemory(5 * kMib)));
-    book.Learn(kStep, 5 * kMib, 80 * kMib);
-    EXPECT_LT(Predicted(MemoryBook(file_), 5 * kMib), 110 * kMib);
+    EXPECT_EQ(Predicted(book, 4 * kMib), WithMargin(AssumedMemory(4 * kMib)));
+    book.Learn(kStep, 4 * kMib, 80 * kMib);
+    EXPECT_LT(Predicted(MemoryBook(file_), 4 * kMib), 110 * kMib);
   }
 }
 
@@ -166,7 +183,7 @@ TEST_F(MemoryFileTest, IsBounded) {
   }
   EXPECT_LT(std::filesystem::file_size(file_), 64u << 10);
   CapturedLog log;
-  EXPECT_GT(Predicted(MemoryBook(file_), 5 * kMib), 700 * kMib) << "the first are kept";
+  EXPECT_GT(Predicted(MemoryBook(file_), 4 * kMib), 700 * kMib) << "the first are kept";
   EXPECT_EQ(log.Take(), "");
 }
 
