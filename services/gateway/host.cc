@@ -348,7 +348,7 @@ absl::Status GatewayHost::StartConsole(const Options& options, const rpc::Server
   console.gateway = rpc::Channel::InProcess(*server_);
   console.access.takes_tokens = callers_ != nullptr;
   console.access.has_word = callers_ == nullptr || config.server().tokens_optional();
-  // Whoever reaches the console reaches the gateway then, too.
+  // In this case everybody who reaches the console reaches the gateway, too.
   console.access.open_to_read = rpc::IsLocal(console.listen) && rpc::IsLocal(server.listen) &&
                                 rpc::UnixPath(server.listen).empty();
   QUENCH_ASSIGN_OR_RETURN(console_, Console::Start(console));

@@ -13,7 +13,7 @@ int64_t UnixNow() {
       .count();
 }
 
-// Of a service in this process, whose pool shows them; 0 for others.
+// The slots of a service in this process, whose pool shows them; 0 for others.
 int OwnSlots(metrics::Registry& registry, metrics::Service service) {
   return static_cast<int>(
       registry.Get(metrics::kSlots, service, metrics::SlotState::kBusy).Value() +

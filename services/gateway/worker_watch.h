@@ -28,7 +28,7 @@ class WorkerWatch {
     bool serves = false;
     std::string problem;  // the last answer, where it does not
   };
-  // What the last round found, by service; those without a channel are missing. Thread-safe.
+  // The findings of the last round, by service; those without a channel are missing. Thread-safe.
   std::map<metrics::Service, Seen> seen() const;
 
  private:

@@ -231,7 +231,7 @@ absl::Status Console::CheckRequest(const Request& request, int* http_status) con
     return InvalidArgument("`Range`: must be one range");
   }
   if (reads) return absl::OkStatus();
-  // What a page of another site cannot send without being asked first.
+  // A page of another site cannot send this without being asked first.
   if (MediaTypeOf(request.get_header_value("Content-Type")) != kJson) {
     *http_status = 415;
     return InvalidArgument("`Content-Type`: must be {}", kJson);

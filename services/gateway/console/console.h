@@ -23,7 +23,7 @@ namespace quench::gateway {
 
 inline constexpr int kConsolePort = 8450;
 
-// Credentials that the console's callers need. Those that a gateway demands are the caller's, and go on to it. Where it
+// Credentials that callers of the console need. If the gateway demands some, they are the caller's, and go on to it. If it
 // demands none, everybody who reaches it may do everything, while a console is reached by more: by every user of the
 // machine, and by every page in a browser. So it has a word of its own then, new at each start.
 struct ConsoleAccess {

@@ -12,7 +12,7 @@ const FLEETS = [
 ];
 const CELLS = [
   {name: 'Model', className: 'text'}, {name: 'Options', className: 'wide'}, {name: 'Target'}, {name: 'State'}, {name: 'Took', className: 'number'},
-  {name: 'Library', className: 'number wide'}, {name: 'Workflow', className: 'wide'}, {name: 'Error', className: 'text'},
+  {name: 'Library', className: 'number wide'}, {name: 'Workflow', className: 'wide'}, {name: 'Note', className: 'text'},
 ];
 
 export function fleetsPage({refresh}) {

@@ -24,6 +24,7 @@ function columnsOf(steps) {
 function placesOf(steps) {
   const column = columnsOf(steps), columns = [], places = new Map();
   for (const step of steps) (columns[column.get(step.name)] ??= []).push(step);
+  const down = Math.max(...columns.map(members => members.length));
   for (const [index, members] of columns.entries()) {
     const middle = step => {
       const above = (step.dependsOn ?? []).map(name => places.get(name)?.row).filter(row => row !== undefined);
@@ -31,9 +32,30 @@ function placesOf(steps) {
     };
     const ranked = members.map((step, order) => ({step, order, rank: middle(step)}));
     ranked.sort((a, b) => (a.rank === b.rank ? a.order - b.order : a.rank - b.rank));
-    ranked.forEach(({step}, row) => places.set(step.name, {column: index, row}));
+    // Shorter columns are spread over the height of the longest.
+    ranked.forEach(({step}, order) => places.set(step.name, {column: index, row: (order + 0.5) * down / members.length - 0.5}));
   }
-  return {places, across: columns.length, down: Math.max(...columns.map(members => members.length))};
+  return {places, across: columns.length, down};
+}
+
+// The steps that each waits for, without those that another of them waits for already.
+function nearestOf(steps) {
+  const byName = new Map(steps.map(step => [step.name, step])), behind = new Map(), nearest = new Map();
+  const allOf = name => {
+    if (behind.has(name)) return behind.get(name);
+    const all = new Set();
+    behind.set(name, all);
+    for (const each of byName.get(name)?.dependsOn ?? []) {
+      all.add(each);
+      for (const further of allOf(each)) all.add(further);
+    }
+    return all;
+  };
+  for (const step of steps) {
+    const near = step.dependsOn ?? [];
+    nearest.set(step.name, near.filter(name => !near.some(other => other !== name && allOf(other).has(name))));
+  }
+  return nearest;
 }
 
 // The end says more of a long name than its beginning.
@@ -51,10 +73,10 @@ export function graphOf(steps, addressOf) {
   const {places, across, down} = placesOf(steps);
   const width = EDGE * 2 + (across - 1) * ACROSS + WIDTH, height = EDGE * 2 + (down - 1) * DOWN + HEIGHT;
   const x = place => EDGE + place.column * ACROSS, y = place => EDGE + place.row * DOWN;
-  const edges = [], nodes = new Map();
+  const edges = [], nodes = new Map(), nearest = nearestOf(steps);
   for (const step of steps) {
     const to = places.get(step.name);
-    for (const name of step.dependsOn ?? []) {
+    for (const name of nearest.get(step.name)) {
       const from = places.get(name);
       if (!from) continue;
       const x1 = x(from) + WIDTH, y1 = y(from) + HEIGHT / 2, x2 = x(to), y2 = y(to) + HEIGHT / 2, bend = (x1 + x2) / 2;

@@ -1,4 +1,4 @@
-// What is behind the workflows: services with their slots, the store, and what tenants use.
+// The means behind workflows: services with their slots, the store, and what tenants use.
 import {call} from './api.js';
 import {announce, element, replaceContent, row, table} from './dom.js';
 import {bytes, count, seconds, time} from './format.js';

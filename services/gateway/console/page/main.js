@@ -17,7 +17,7 @@ const PAGES = [
 const PERIOD = 1000;
 
 const main = document.getElementById('main'), problem = document.getElementById('problem');
-// What the caller may do: shared by the pages.
+// The caller, as far as pages ask: one object for all of them.
 const caller = {mayChange: false, role: '', tenant: ''};
 let page = null, timer = 0, turn = 0;
 

@@ -204,7 +204,7 @@ export function workflowPage({parts, query, caller, refresh}) {
   }
 
   return {
-    root: element('section', {}, heading, element('div', {class: 'bar'}, cancel, retry), trouble, facts, details, graphBox,
+    root: element('section', {}, heading, element('div', {class: 'bar'}, cancel, retry), trouble, facts, graphBox, details,
       element('h2', {}, 'Steps'), element('div', {class: 'bar'}, field('State', state)), list.box, more),
     changeQuery(changed) {
       chosen = changed.get('step') ?? '';
