@@ -25,6 +25,7 @@ export function takeTokenFromAddress() {
 
 async function post(path, body) {
   const headers = {'Content-Type': 'application/json'};
+  if (!/^[\x20-\x7e]*$/.test(token())) throw new ApiError(401, {message: 'the token has characters that no token has'});
   if (token()) headers.Authorization = `Bearer ${token()}`;
   let response;
   try {

@@ -38,10 +38,14 @@ export function announce(text) {
 // Replaces the content where it differs, so that what is selected or being read stays; keeps the focus where it was, by
 // the data-key of its element.
 export function replaceContent(place, ...children) {
-  const made = fill(place.cloneNode(false), {}, children);
-  if (made.innerHTML === place.innerHTML) return;
+  const made = [...fill(place.cloneNode(false), {}, children).childNodes], before = [...place.childNodes];
   const active = document.activeElement;
   const key = place.contains(active) ? active.getAttribute('data-key') : null;
-  place.replaceChildren(...made.childNodes);
+  made.forEach((node, index) => {
+    if (index >= before.length) place.append(node);
+    else if (!before[index].isEqualNode(node)) before[index].replaceWith(node);
+  });
+  for (const node of before.slice(made.length)) node.remove();
+  if (place.contains(document.activeElement)) return;
   if (key !== null) place.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({preventScroll: true});
 }

@@ -1,11 +1,11 @@
 // Fleets, and the cells of one: each model with each set of options for each target.
 import {call} from './api.js';
 import {announce, element, field, replaceContent, row, table} from './dom.js';
-import {bytes, count, countsBar, countsText, hasEnded, labelMarks, seconds, STATES, stateMark, stateOf, time, took} from './format.js';
+import {bytes, count, countsBar, countsText, hasEnded, labelMarks, seconds, STATES, stateMark, stateOf, time, took, zone} from './format.js';
 import {changeButton} from './workflow.js';
 import {workflowAddress} from './workflows.js';
 
-const CELL_PAGE = 1000, MOST_ROWS = 500;
+const CELL_PAGE = 1000, MOST_CELLS = 20000, MOST_ROWS = 500, READ_AGAIN = 30000;
 const FLEETS = [
   {name: 'Fleet', className: 'text'}, {name: 'State'}, {name: 'Workflows'}, {name: 'Steps', className: 'wide'}, {name: 'Created', className: 'wide'},
   {name: 'Took', className: 'number'}, {name: 'Labels', className: 'text wide'},
@@ -18,8 +18,13 @@ const CELLS = [
 export function fleetsPage({refresh}) {
   const list = table('Fleets', FLEETS);
   let tokens = [''], next = '';
-  const newer = element('button', {type: 'button', disabled: true, onclick: () => { tokens.pop(); refresh(); }}, 'Previous page');
-  const older = element('button', {type: 'button', disabled: true, onclick: () => { tokens.push(next); refresh(); }}, 'Next page');
+  const turnTo = change => {
+    newer.disabled = older.disabled = true;
+    change();
+    refresh();
+  };
+  const newer = element('button', {type: 'button', disabled: true, onclick: () => turnTo(() => tokens.pop())}, 'Previous page');
+  const older = element('button', {type: 'button', disabled: true, onclick: () => turnTo(() => tokens.push(next))}, 'Next page');
   const rowOf = fleet => {
     const address = `#/fleets/${encodeURIComponent(fleet.id)}`;
     return row({}, FLEETS, [element('a', {href: address, 'data-key': address}, fleet.id), stateMark(stateOf(fleet.state)),
@@ -30,7 +35,9 @@ export function fleetsPage({refresh}) {
     root: element('section', {}, element('h1', {}, 'Fleets'), list.box, element('div', {class: 'bar'}, newer, older)),
     period: 3000,
     async update() {
+      const asked = tokens.length;
       const answer = await call('Fleets/ListFleets', {pageToken: tokens[tokens.length - 1]});
+      if (this.gone || tokens.length !== asked) return;
       next = answer.nextPageToken ?? '';
       const fleets = answer.fleets ?? [];
       replaceContent(list.body, fleets.map(rowOf));
@@ -70,15 +77,15 @@ export function fleetPage({parts, query, caller, refresh}) {
   });
   state.addEventListener('change', () => form.requestSubmit());
   const list = table('Cells', CELLS);
-  // Cells of the fleet as they were at its last change: thousands are not asked for every second.
-  let cells = [], known = '', asking = false;
+  // Cells of the fleet as they were at its last change, or half a minute ago where there are thousands.
+  let cells = [], known = '', readAt = 0, cut = false;
   const fromQuery = () => { for (const input of form.elements) if (input.name) input.value = query.get(input.name) ?? ''; };
   fromQuery();
 
   function showFleet(fleet) {
     const its = stateOf(fleet.state);
     const rows = [['State', stateMark(its)], ['Workflows', countsBar(fleet.workflows)], ['Steps', countsBar(fleet.steps)],
-      ['Shards', `${count(fleet.createdShards)} of ${count(fleet.shards)}`], ['Created', time(fleet.createTime)],
+      ['Shards', `${count(fleet.createdShards)} of ${count(fleet.shards)}`], ['Created', [time(fleet.createTime), ` ${zone(fleet.createTime)}`]],
       ['Took', took(fleet.startTime, fleet.endTime)]];
     if (Object.keys(fleet.labels ?? {}).length) rows.push(['Labels', labelMarks(fleet.labels)]);
     replaceContent(facts, element('dl', {}, rows.map(([key, value]) => [element('dt', {}, key), element('dd', {}, value)])));
@@ -94,7 +101,8 @@ export function fleetPage({parts, query, caller, refresh}) {
       const answer = await call('Fleets/ListFleetCells', {id, pageSize: CELL_PAGE, pageToken: next, states});
       all.push(...answer.cells ?? []);
       next = answer.nextPageToken ?? '';
-    } while (next && all.length < 20 * CELL_PAGE);
+    } while (next && all.length < MOST_CELLS);
+    cut = next !== '';
     return all;
   }
 
@@ -107,7 +115,8 @@ export function fleetPage({parts, query, caller, refresh}) {
       cell.workflow ? element('a', {'data-key': `${cell.workflow} ${cell.step}`,
         href: `${workflowAddress(cell.workflow)}${cell.step ? `?step=${encodeURIComponent(cell.step)}` : ''}`}, 'steps') : '',
       cell.error?.message ?? (cell.cached ? 'from the cache' : '')])));
-    list.caption.textContent = `${count(Math.min(found.length, MOST_ROWS))} of ${count(found.length)} cells` +
+    const all = cut ? `the first ${count(cells.length)} cells (\`quench fleet watch ${id} --table\` has all)` : `${count(found.length)} cells`;
+    list.caption.textContent = `${count(Math.min(found.length, MOST_ROWS))} of ${all}` +
       (found.length > MOST_ROWS ? ': filter by model or target to see others' : '');
     targets.replaceChildren(...[...new Set(cells.map(cell => cell.target).filter(Boolean))].sort().map(value => element('option', {value})));
   }
@@ -125,15 +134,14 @@ export function fleetPage({parts, query, caller, refresh}) {
       showFleet(fleet);
       const states = query.get('state') ? [`STATE_${query.get('state').toUpperCase()}`] : [];
       const changed = JSON.stringify([fleet.workflows, fleet.steps, fleet.createdShards, states]);
-      if (changed !== known && !asking) {
-        asking = true;
-        try {
-          cells = await readCells(states);
-          known = changed;
-        } finally {
-          asking = false;
-        }
+      const due = cells.length <= CELL_PAGE || hasEnded(stateOf(fleet.state)) || Date.now() - readAt > READ_AGAIN ||
+        !known.endsWith(JSON.stringify([states]).slice(1));
+      if (changed !== known && due) {
+        cells = await readCells(states);
+        known = changed;
+        readAt = Date.now();
       }
+      if (this.gone) return false;
       showCells();
       return !hasEnded(stateOf(fleet.state));
     },

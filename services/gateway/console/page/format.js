@@ -30,12 +30,25 @@ export function took(start, end) {
   return seconds(Math.max(0, ((end ? Date.parse(end) : Date.now()) - Date.parse(start)) / 1000));
 }
 
+const two = number => String(number).padStart(2, '0');
+
+// Of the day, in the reader's time zone, as `time`.
+export function clock(value) {
+  const date = new Date(value);
+  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+
 export function time(value) {
   if (!value) return '';
   const date = new Date(value);
-  const two = number => String(number).padStart(2, '0');
-  return element('time', {datetime: value}, `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ` +
-    `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`);
+  return element('time', {datetime: value, title: value}, `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(value)}`);
+}
+
+// The reader's time zone at that time: "UTC+1", "UTC+5:30".
+export function zone(value) {
+  const minutes = -new Date(value).getTimezoneOffset(), size = Math.abs(minutes);
+  if (!minutes) return 'UTC';
+  return `UTC${minutes < 0 ? '-' : '+'}${Math.floor(size / 60)}${size % 60 ? `:${two(size % 60)}` : ''}`;
 }
 
 export const labelMarks = labels =>

@@ -19,6 +19,7 @@ const PERIOD = 1000;
 const main = document.getElementById('main'), problem = document.getElementById('problem');
 // The caller, as far as pages ask: one object for all of them.
 const caller = {mayChange: false, role: '', tenant: ''};
+const BEGIN_AGAIN = 3000;
 let page = null, timer = 0, turn = 0;
 
 function showProblem(error) {
@@ -31,6 +32,9 @@ function split(hash) {
   const [path, query = ''] = hash.replace(/^#/, '').split('?');
   return {path: path || '/workflows', query: new URLSearchParams(query)};
 }
+
+// Errors of a gateway that is away, stops (499) or has no room.
+const isPassing = error => error.status === 0 || error.status >= 500 || error.status === 429 || error.status === 499;
 
 async function learnCaller() {
   const known = await session();
@@ -72,11 +76,26 @@ async function runRound(mine) {
       if (mine !== turn) return;
       showProblem(error);
       if (!(error instanceof ApiError)) throw error;
-      again = error.status === 0 || error.status >= 500 || error.status === 429;
+      again = isPassing(error);
     }
   }
   clearTimeout(timer);
   if (again) timer = setTimeout(() => refresh(mine), page.period ?? PERIOD);
+}
+
+// What is late for this page is not shown.
+function leave() {
+  if (page) page.gone = true;
+  page = null;
+}
+
+// Null where an address is malformed.
+function partsOf(texts) {
+  try {
+    return texts.map(decodeURIComponent);
+  } catch {
+    return null;
+  }
 }
 
 function navigate() {
@@ -90,16 +109,19 @@ function navigate() {
   }
   ++turn;
   clearTimeout(timer);
-  if (!found) {
+  const parts = found && partsOf(found[0].exec(path).slice(1));
+  if (!parts) {
+    leave();
+    document.title = 'Quench';
     main.replaceChildren(element('h1', {}, 'There is no such page'));
     return;
   }
   document.title = `${found[2]} - Quench`;
-  const parts = found[0].exec(path).slice(1).map(decodeURIComponent);
   // The same page with another query: it goes on as it is.
   if (page && page.path === path && page.changeQuery) {
     page.changeQuery(query);
   } else {
+    leave();
     page = found[1]({parts, query, caller, refresh: () => refresh(turn)});
     page.path = path;
     main.replaceChildren(page.root);
@@ -115,8 +137,13 @@ async function begin() {
   } catch (error) {
     document.getElementById('caller').textContent = '';
     showProblem(error);
+    if (isPassing(error)) {
+      clearTimeout(timer);
+      timer = setTimeout(begin, BEGIN_AGAIN);
+      return;
+    }
   }
-  page = null;
+  leave();
   navigate();
 }
 

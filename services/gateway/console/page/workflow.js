@@ -1,10 +1,10 @@
 // One workflow: its graph, its steps, and the details of one of them.
 import {call, linkTo} from './api.js';
 import {announce, element, field, replaceContent, row, table} from './dom.js';
-import {bytes, count, countsBar, countsText, hasEnded, labelMarks, STATES, stateMark, stateOf, time, took, totalOf} from './format.js';
+import {bytes, clock, count, countsBar, countsText, hasEnded, labelMarks, STATES, stateMark, stateOf, time, took, totalOf, zone} from './format.js';
 import {graphOf, MOST_NODES} from './graph.js';
 
-const STEP_PAGE = 200;
+const STEP_PAGE = 200, FIND_PAGE = 1000;
 const COLUMNS = [
   {name: 'Step', className: 'text'}, {name: 'State'}, {name: 'Attempt', className: 'number wide'}, {name: 'Took', className: 'number'},
   {name: 'Now'},
@@ -15,7 +15,8 @@ export function changeButton(name, question, act) {
   const button = element('button', {type: 'button'}, name);
   let asked = 0;
   const reset = () => { asked = 0; button.textContent = name; button.classList.remove('danger'); };
-  button.addEventListener('click', async () => {
+  button.addEventListener('click', async event => {
+    if (event.detail > 1) return;  // a double click asks once
     if (question && !asked) {
       asked = 1;
       button.textContent = question;
@@ -77,7 +78,7 @@ function formOf(output, step) {
 }
 
 function outputsOf(step, tenant, report, guard) {
-  return element('ul', {}, (step.outputs ?? []).filter(output => output.digest).map(output => element('li', {},
+  return element('ul', {}, (step.outputs ?? []).filter(output => output.digest).map(output => element('li', {'data-hash': output.digest.hash},
     element('button', {type: 'button', class: 'link', 'data-key': `get ${output.name}`,
       'aria-label': `Download ${output.name}`, onclick: () => guard(() => download(output, step, tenant))}, output.name),
     ` ${bytes(output.digest.sizeBytes)} `,
@@ -91,7 +92,7 @@ function attemptsOf(step) {
 }
 
 function logOf(step) {
-  return (step.log ?? []).map(line => `${(line.time ?? '').slice(11, 19)}${step.attempt > 1 ? ` [${line.attempt ?? 1}]` : ''} ${line.text ?? ''}`).join('\n');
+  return (step.log ?? []).map(line => `${line.time ? clock(line.time) : ''}${step.attempt > 1 ? ` [${line.attempt ?? 1}]` : ''} ${line.text ?? ''}`).join('\n');
 }
 
 function factsOf(step) {
@@ -119,9 +120,9 @@ export function workflowPage({parts, query, caller, refresh}) {
   const more = element('button', {type: 'button', hidden: true}, 'More steps');
   const list = table('Steps', COLUMNS), details = element('section', {class: 'details', hidden: true, 'aria-label': 'Step'});
   const detailHeading = element('h2', {tabindex: -1}), content = element('div'), log = element('pre', {tabindex: 0, 'aria-label': 'Log'});
-  const report = element('div');
+  const report = element('div'), missing = element('p', {class: 'problem', hidden: true});
   details.append(detailHeading, content, log, report);
-  let graph = null, chosen = query.get('step') ?? '', focusDetails = false, pages = 1, shownLog = null;
+  let graph = null, chosen = query.get('step') ?? '', focusDetails = false, pages = 1, shownLog = null, chosenAt = '';
   const addressOf = step => `${here}?step=${encodeURIComponent(step.name)}`;
 
   // Errors of what a button does stand beside it; what has changed is seen at once.
@@ -142,7 +143,7 @@ export function workflowPage({parts, query, caller, refresh}) {
     const its = stateOf(workflow.state);
     heading.textContent = workflow.title || parts[0];
     document.title = `${its}: ${heading.textContent} - Quench`;
-    const known = [['State', stateMark(its)], ['Steps', countsBar(workflow.counts)], ['Created', time(workflow.createTime)],
+    const known = [['State', stateMark(its)], ['Steps', countsBar(workflow.counts)], ['Created', [time(workflow.createTime), ` ${zone(workflow.createTime)}`]],
       ['Took', took(workflow.startTime, workflow.endTime)]];
     if (workflow.error) known.push(['Error', workflow.error.message]);
     if (workflow.tenant) known.push(['Tenant', workflow.tenant]);
@@ -203,17 +204,32 @@ export function workflowPage({parts, query, caller, refresh}) {
     return {steps, next};
   }
 
+  // The chosen step where it is none of those shown. The page that has it is remembered.
+  async function findChosen() {
+    for (let token = chosenAt; ; ) {
+      const answer = await call('Workflows/ListWorkflowSteps', {name, pageSize: FIND_PAGE, pageToken: token});
+      const found = (answer.steps ?? []).find(step => step.name === chosen);
+      if (found) chosenAt = token;
+      if (found || !answer.nextPageToken) return found;
+      token = answer.nextPageToken;
+    }
+  }
+
   return {
-    root: element('section', {}, heading, element('div', {class: 'bar'}, cancel, retry), trouble, facts, graphBox, details,
+    root: element('section', {}, heading, element('div', {class: 'bar'}, cancel, retry), trouble, facts, graphBox, missing, details,
       element('h2', {}, 'Steps'), element('div', {class: 'bar'}, field('State', state)), list.box, more),
     changeQuery(changed) {
       chosen = changed.get('step') ?? '';
+      chosenAt = '';
       focusDetails = chosen !== '';
     },
     async update() {
       let {workflow} = await call('Workflows/GetWorkflow', {name, view: 'WORKFLOW_VIEW_BASIC'});
-      const total = totalOf(workflow.counts), whole = total <= MOST_NODES;
+      const total = totalOf(workflow.counts);
+      let whole = total <= MOST_NODES;
       if (whole) ({workflow} = await call('Workflows/GetWorkflow', {name, view: 'WORKFLOW_VIEW_FULL'}));
+      if (this.gone) return false;
+      whole &&= !workflow.stepsTruncated;
       showHeader(workflow);
       if (whole && workflow.steps?.length) {
         if (!graph) graphBox.replaceChildren((graph = graphOf(workflow.steps, addressOf)).root);
@@ -225,7 +241,12 @@ export function workflowPage({parts, query, caller, refresh}) {
       replaceContent(list.body, steps.map(rowOf));
       list.caption.textContent = `${count(steps.length)}${next ? ` of ${count(total)}` : ''} steps`;
       more.hidden = !next;
-      showStep((whole ? workflow.steps ?? [] : steps).find(step => step.name === chosen), workflow.tenant);
+      let step = (whole ? workflow.steps ?? [] : steps).find(each => each.name === chosen);
+      if (!step && chosen && !whole) step = await findChosen();
+      if (this.gone) return false;
+      showStep(step, workflow.tenant);
+      missing.hidden = !chosen || Boolean(step);
+      missing.textContent = missing.hidden ? '' : `There is no step ${chosen}.`;
       return !hasEnded(stateOf(workflow.state));
     },
   };

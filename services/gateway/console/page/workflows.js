@@ -45,8 +45,14 @@ export function workflowsPage({query, caller, refresh}) {
   const newer = element('button', {type: 'button', disabled: true}, 'Previous page');
   const older = element('button', {type: 'button', disabled: true}, 'Next page');
   const place = element('span', {class: 'quiet'});
-  newer.addEventListener('click', () => { tokens.pop(); refresh(); });
-  older.addEventListener('click', () => { tokens.push(next); refresh(); });
+  // Both wait for the answer: a second click would skip a page.
+  const turnTo = change => {
+    newer.disabled = older.disabled = true;
+    change();
+    refresh();
+  };
+  newer.addEventListener('click', () => turnTo(() => tokens.pop()));
+  older.addEventListener('click', () => turnTo(() => tokens.push(next)));
   state.addEventListener('change', () => form.requestSubmit());
   order.addEventListener('change', () => form.requestSubmit());
   form.addEventListener('submit', event => {
@@ -80,7 +86,9 @@ export function workflowsPage({query, caller, refresh}) {
       const request = {pageSize: PAGE_SIZE, pageToken: tokens[tokens.length - 1], filter: filterOf(query), tenant};
       if (query.get('state')) request.states = [`STATE_${query.get('state').toUpperCase()}`];
       if (query.get('order')) request.orderBy = query.get('order');
+      const asked = tokens.length;
       const answer = await call('Workflows/ListWorkflows', request);
+      if (this.gone || tokens.length !== asked) return;
       const workflows = answer.workflows ?? [];
       next = answer.nextPageToken ?? '';
       replaceContent(list.body, workflows.map(rowOf));
