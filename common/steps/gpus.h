@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "common/rpc/errors.h"
+
 namespace quench::steps {
 
 struct Gpus {
@@ -25,7 +27,8 @@ std::string DeviceOf(const google::protobuf::Message& request);
 // that `server` does not have.
 absl::Status CheckDevice(const google::protobuf::Message& request, const Gpus& gpus,
                          const std::string& server);
-// The name of the server that gave such a NO_DEVICE.
+// The refusal with the name of the server that gives it, and that name; "" for another status.
+absl::Status FromServer(absl::Status status, rpc::Reason reason, const std::string& server);
 std::string ServerOf(const absl::Status& status);
 
 }  // namespace quench::steps

@@ -160,6 +160,7 @@ absl::Status StepRunner::Run(const Step& step, const Message& request, const Ste
   Job job{step, request, limited, result, tenant, "", nullptr, {}, {}, std::nullopt, {}};
   job.key = KeyOf(step, request, job.tenant);
   job.place = place;
+  job.caller = &context;
   const std::optional<TraceContext> caller = ParseTraceparent(context.traceparent());
   const int64_t start_ns = rpc::UnixNanoseconds();
   TraceContext span;

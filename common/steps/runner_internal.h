@@ -13,7 +13,7 @@ namespace quench::steps {
 struct StepRunner::Job {
   const Step& step;
   const google::protobuf::Message& request;
-  const StepContext& context;
+  StepContext& context;
   google::protobuf::Message* result;
   std::string tenant;
   std::string key;
@@ -23,6 +23,7 @@ struct StepRunner::Job {
   std::optional<TempDir> drafts;  // folder with the outputs of a child
   step::v1::Execution execution;
   MemoryBudget::Place* place = nullptr;  // not owned; null: nothing is reserved
+  const StepContext* caller = nullptr;   // whose deadline counts while the step waits for memory
 };
 
 }  // namespace quench::steps

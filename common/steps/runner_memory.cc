@@ -54,7 +54,8 @@ absl::StatusOr<std::unique_ptr<MemoryBudget::Place>> StepRunner::Admit(const Ste
   auto place = options_.memory->Reserve(key, NeedOf(step, request).resident_bytes);
   if (place.ok()) return place;
   // What is known already takes none. That it cannot be looked up is for Run to say.
-  Job job{step, request, context, result, tenant, key, nullptr, {}, {}, std::nullopt, {}};
+  StepContext own = context;
+  Job job{step, request, own, result, tenant, key, nullptr, {}, {}, std::nullopt, {}};
   if (absl::StatusOr<std::shared_ptr<rpc::TenantStore>> storage = storage_(tenant); storage.ok()) {
     job.storage = *std::move(storage);
     const auto found = Find(job);
@@ -62,16 +63,17 @@ absl::StatusOr<std::unique_ptr<MemoryBudget::Place>> StepRunner::Admit(const Ste
       return std::unique_ptr<MemoryBudget::Place>();
   }
   options_.registry->Get(metrics::kStepsRefusedForMemory).Increment();
-  return Annotate(place.status(), options_.server);
+  return FromServer(Annotate(place.status(), options_.server), rpc::Reason::kMemoryFull,
+                    options_.server);
 }
 
 // A process maps more than it holds in RAM.
 int64_t StepRunner::LimitOf(const MemoryNeed& need) const {
   const StepLimits& limits = options_.limits;
   if (limits.memory_bytes == 0) return 0;
-  return std::max(
-      limits.memory_bytes,
-      std::min(2 * std::max(need.resident_bytes, need.too_small_limit), limits.most_memory_bytes));
+  if (need.too_small_limit >= limits.memory_bytes)  // nobody knows by how much it was too small
+    return std::max(limits.memory_bytes, limits.most_memory_bytes);
+  return std::max(limits.memory_bytes, std::min(2 * need.resident_bytes, limits.most_memory_bytes));
 }
 
 absl::StatusOr<std::string> StepRunner::WorkInChildren(Job& job, TempDir& scratch) const {
@@ -98,7 +100,13 @@ absl::StatusOr<std::string> StepRunner::WorkAlone(Job& job, TempDir& scratch,
                                                   int64_t memory_limit) const {
   options_.registry->Get(metrics::kStepsRunAlone).Increment();
   job.context.Report({"wait for memory", "to run again alone", 0, 0});
-  QUENCH_RETURN_IF_ERROR(job.place->TakeAll(job.context));
+  // The time that others take is none of the step's.
+  const auto begin = std::chrono::steady_clock::now();
+  QUENCH_RETURN_IF_ERROR(job.place->TakeAll(*job.caller));
+  if (job.context.deadline()) {
+    const auto end = *job.context.deadline() + (std::chrono::steady_clock::now() - begin);
+    job.context.set_deadline(std::min(end, job.caller->deadline().value_or(end)));
+  }
   absl::StatusOr<TempDir> empty = scratch_.Step();
   if (!empty.ok()) return NodeFault(empty.status());
   scratch = *std::move(empty);

@@ -226,13 +226,19 @@ void Engine::LacksDevice(const Run& run, const absl::Status& status) {
 }
 
 // Whether the step, for which its service has no memory, asks again by itself while smaller ones go on: one of each
-// service, and the service keeps what becomes free for it. A second one holds up the queue, as where slots are full.
+// service, and the servers keep what becomes free for it. Each server behind the address is asked in turn, then there is
+// a pause. A second step holds up the queue, as where slots are full.
 bool Engine::WaitsAside(const Run& run, const absl::Status& status, milliseconds delay) {
   if (rpc::ReasonOf(status) != rpc::ReasonName(rpc::Reason::kMemoryFull)) return false;
   LiveStep& live = run.workflow->steps[run.step];
   ServiceLoad& load = loads_[static_cast<size_t>(run.service)];
   if (!load.StepAside()) return false;
   SetWaitingReason(*run.workflow, run.step, ReasonToWait(live, status));
+  if (live.without_memory.insert(steps::ServerOf(status)).second) {
+    delay = kAskNextServer;
+  } else {
+    live.without_memory.clear();
+  }
   const uint64_t epoch = ++live.epoch;
   After(delay, [this, &load, workflow = run.workflow, step = run.step, epoch] {
     load.ComeBack();

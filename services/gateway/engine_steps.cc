@@ -196,6 +196,7 @@ void Engine::Begin(Run& run) {
   run.accepted_at = loop_.Now();
   live.refused_since_us = 0;
   live.without_device.clear();
+  live.without_memory.clear();
   live.device_rounds = 0;
   const int64_t now = loop_.UnixMicroseconds();
   v1::Step& step = workflow.Edit(run.step);

@@ -26,6 +26,7 @@ struct LiveStep {
   int64_t faulty_since_us = 0;   // no machine could run it since; 0: not so
   // Servers that lack its GPU, in this round of asking them, and how many rounds there were.
   std::set<std::string> without_device;
+  std::set<std::string> without_memory;  // likewise, with too little free
   int device_rounds = 0;
   uint64_t run = 0;  // the run of this step, or of an identical one
   // The request as it is sent, except for the id; `key` is equal for identical steps ("": never).

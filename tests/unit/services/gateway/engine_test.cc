@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "common/steps/gpus.h"
 #include "tests/support/matchers.h"
 #include "tests/unit/services/gateway/engine_harness.h"
 
@@ -210,12 +211,28 @@ TEST_F(EngineTest, AStepThatLacksMemoryWaitsAside) {
   }
   EXPECT_EQ(StateOf(large), v1::STATE_QUEUED);
   EXPECT_EQ(StepOf(large, "import").waiting_reason(), "service `importer`: memory is reserved");
-  EXPECT_LE(runner.calls.size(), 23u) << "asked as often as it was told to";
+  EXPECT_LE(runner.calls.size(), 26u) << "asked as often as it was told to";
   is_free = true;
   loop.RunFor(milliseconds(2000));
   EXPECT_EQ(StateOf(large), v1::STATE_SUCCEEDED);
   EXPECT_EQ(StepOf(large, "import").attempt(), 1);
   EXPECT_EQ(StepOf(large, "import").waiting_reason(), "");
+}
+
+TEST_F(EngineTest, EachServerIsAskedForMemory) {
+  std::vector<std::string> asked;
+  runner.behave = [&asked](const StepCall&) {
+    asked.push_back(asked.size() % 2 == 0 ? "one" : "two");
+    return Fails(steps::FromServer(MemoryFullFor(milliseconds(1000)), rpc::Reason::kMemoryFull,
+                                   asked.back()),
+                 false);
+  };
+  const std::string id = Create(OneImport());
+  loop.RunFor(milliseconds(900));
+  EXPECT_THAT(asked, ElementsAre("one", "two", "one")) << "then there is a pause";
+  loop.RunFor(milliseconds(1000));
+  EXPECT_EQ(asked.size(), 6u);
+  EXPECT_EQ(StateOf(id), v1::STATE_QUEUED);
 }
 
 // Where all are large, memory is what there are slots of: nobody asks in vain again and again.
