@@ -44,7 +44,7 @@ int64_t SmallestOf(size_t number) {
 double TakenBy(double multiple, int64_t input_bytes) {
   return multiple * static_cast<double>(AssumedMemory(input_bytes));
 }
-// Of AssumedMemory for the smallest inputs of the class: no input of it takes less.
+// The multiple of AssumedMemory for the smallest inputs of the class: no input of it takes less.
 double MultipleOf(double taken, int64_t input_bytes) {
   return taken / static_cast<double>(AssumedMemory(SmallestOf(ClassOf(Clamped(input_bytes)))));
 }

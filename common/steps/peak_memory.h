@@ -5,7 +5,7 @@
 
 namespace quench::steps {
 
-// Of the calling process, also after it has entered a sandbox. Unlike getrusage, which begins at what the process that
+// The memory of the calling process, also after it has entered a sandbox. Unlike getrusage, which begins at what the process that
 // started this one had.
 class PeakMemory {
  public:

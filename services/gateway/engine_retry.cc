@@ -247,7 +247,7 @@ bool Engine::WaitsAside(const Run& run, const absl::Status& status, milliseconds
   return true;
 }
 
-// Of a step that its service refused: nothing where it waits for a slot only.
+// The reason of a step that its service refused: none where it waits for a slot only.
 std::string Engine::ReasonToWait(const LiveStep& step, const absl::Status& status) {
   if (rpc::ReasonOf(status) != rpc::ReasonName(rpc::Reason::kMemoryFull)) return "";
   return fmt::format("service `{}`: {}", step.row->service, MessageOf(status));

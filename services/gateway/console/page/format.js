@@ -32,7 +32,7 @@ export function took(start, end) {
 
 const two = number => String(number).padStart(2, '0');
 
-// Of the day, in the reader's time zone, as `time`.
+// The time of the day, in the reader's time zone, as `time` has it.
 export function clock(value) {
   const date = new Date(value);
   return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;

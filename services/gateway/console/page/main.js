@@ -83,7 +83,7 @@ async function runRound(mine) {
   if (again) timer = setTimeout(() => refresh(mine), page.period ?? PERIOD);
 }
 
-// What is late for this page is not shown.
+// Answers that are late for this page are not shown.
 function leave() {
   if (page) page.gone = true;
   page = null;

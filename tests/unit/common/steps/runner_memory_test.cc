@@ -1,4 +1,4 @@
-// What a runner does about the memory of steps: real processes that reach their limits.
+// A runner and the memory of its steps: real processes that reach their limits.
 #include <gtest/gtest.h>
 
 #include <future>
