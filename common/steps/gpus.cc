@@ -58,9 +58,9 @@ absl::Status CheckDevice(const google::protobuf::Message& request, const Gpus& g
   const std::optional<uint32_t> gpu = GpuOf(device);
   if (!gpu || *gpu < gpus.names.size()) return absl::OkStatus();
   const std::string message = fmt::format("`{}` has none ({})", server, gpus.reason);
-  return rpc::WithRetryAfter(FromServer(rpc::Error(rpc::Reason::kNoDevice, message),
-                                        rpc::Reason::kNoDevice, server),
-                             kAskAgain);
+  return rpc::WithRetryAfter(
+      FromServer(rpc::Error(rpc::Reason::kNoDevice, message), rpc::Reason::kNoDevice, server),
+      kAskAgain);
 }
 
 absl::Status FromServer(absl::Status status, rpc::Reason reason, const std::string& server) {
