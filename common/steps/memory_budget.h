@@ -27,7 +27,7 @@ class MemoryBudget {
 
   MemoryBudget(int64_t bytes, std::shared_ptr<MemoryBook> book, metrics::Registry* registry);
 
-  // The memory that a step has reserved, until it is destroyed, which must be before the budget.
+  // A step's reservation, until it is destroyed, which must be before the budget.
   class Place {
    public:
     ~Place();

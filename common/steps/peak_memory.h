@@ -5,8 +5,8 @@
 
 namespace quench::steps {
 
-// The memory of the calling process, also after it has entered a sandbox. Unlike getrusage, which begins at what the process that
-// started this one had.
+// Measures the calling process, also after it has entered a sandbox. Unlike this, getrusage begins at what the process
+// that started this one had.
 class PeakMemory {
  public:
   PeakMemory();

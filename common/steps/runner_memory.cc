@@ -15,7 +15,7 @@ namespace {
 
 using google::protobuf::Message;
 
-// The name under which runs are alike. A driver of GPUs takes memory of its own.
+// The name of runs that are alike. A driver of GPUs takes memory of its own.
 std::string KindOf(const Step& step, const Message& request, const Gpus& gpus) {
   const bool on_gpu = !gpus.names.empty() && HasDevice(request) && DeviceOf(request) != "cpu";
   return on_gpu ? step.method + "@gpu" : step.method;
@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<MemoryBudget::Place>> StepRunner::Admit(const Ste
   const std::string key = KeyOf(step, request, tenant);
   auto place = options_.memory->Reserve(key, NeedOf(step, request).resident_bytes);
   if (place.ok()) return place;
-  // A result that is known already takes none. That it cannot be looked up is for Run to say.
+  // A result that is known takes none. That it cannot be looked up is for Run to say.
   StepContext own = context;
   Job job{step, request, own, result, tenant, key, nullptr, {}, {}, std::nullopt, {}};
   if (absl::StatusOr<std::shared_ptr<rpc::TenantStore>> storage = storage_(tenant); storage.ok()) {

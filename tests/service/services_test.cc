@@ -152,58 +152,36 @@ TEST_P(Services, VerifyHalves) {
   EXPECT_EQ(rpc::FieldsOf(verify().status)[0].field, "options.ranges");
 }
 
-// A server that is replaced costs a step no attempt: it says in time that it drained.
+// A server that is replaced costs a step no attempt: it says in time that it drained. Another step, for which it has a
+// slot but no memory, is refused before it is accepted.
 TEST_P(Services, EndLongStepsWithAReasonWhenTheyDrain) {
   const auto compiled = Compile(CompileFor(Ready()));
   ASSERT_TRUE(compiled.status.ok()) << compiled.status;
   grace_ = std::chrono::seconds(2);
+  if (!GetParam()) memory_bytes_ = int64_t{64} << 20;
   const auto analyser = Start(analyser::AnalyserDefinition());
   analyser::v1::BenchmarkRequest bench;
   *bench.mutable_library() = compiled.result.library();
   bench.mutable_options()->mutable_time()->set_seconds(600);
-  auto running = std::async(std::launch::async, [&] {
+  const auto benchmark = [&] {
     return Call<analyser::v1::Analyser::Stub, analyser::v1::BenchmarkEvent>(
         *analyser, &analyser::v1::Analyser::Stub::Benchmark, bench);
-  });
+  };
+  auto running = std::async(std::launch::async, benchmark);
   auto& busy =
       registry_.Get(metrics::kSlots, metrics::Service::kAnalyser, metrics::SlotState::kBusy);
-  ASSERT_TRUE(testing::WaitFor([&] { return busy.Value() > 0; }));
+  auto& reserved = registry_.Get(metrics::kStepMemory, metrics::MemoryState::kReserved);
+  ASSERT_TRUE(testing::WaitFor([&] { return (GetParam() ? busy : reserved).Value() > 0; }));
+  if (!GetParam()) {
+    const auto refused = benchmark();
+    EXPECT_FALSE(refused.accepted);
+    EXPECT_EQ(rpc::ReasonOf(refused.status), "MEMORY_FULL") << refused.status;
+    EXPECT_THAT(MessageOf(refused.status), HasSubstr("of the 64 MiB for steps, and 0 MiB are"));
+  }
   analyser->Drain();
   const auto seen = running.get();
   EXPECT_TRUE(seen.accepted);
   EXPECT_EQ(rpc::ReasonOf(seen.status), "SERVER_DRAINED") << seen.status;
-}
-
-// Two slots, and memory for one step: the other is refused before it is accepted.
-TEST_P(Services, RefuseStepsWhoseMemoryOthersHave) {
-  if (GetParam()) GTEST_SKIP() << "nobody can tell what a thread takes";
-  const auto compiled = Compile(CompileFor(Ready()));
-  ASSERT_TRUE(compiled.status.ok()) << compiled.status;
-  memory_bytes_ = int64_t{64} << 20;
-  const auto analyser = Start(analyser::AnalyserDefinition());
-  analyser::v1::BenchmarkRequest bench;
-  *bench.mutable_library() = compiled.result.library();
-  const auto benchmark = [&](int seconds, const StepContext& context) {
-    analyser::v1::BenchmarkRequest request = bench;
-    request.mutable_options()->mutable_time()->set_seconds(seconds);
-    return Call<analyser::v1::Analyser::Stub, analyser::v1::BenchmarkEvent>(
-        *analyser, &analyser::v1::Analyser::Stub::Benchmark, request, context);
-  };
-  const auto token = std::make_shared<CancelToken>();
-  auto running =
-      std::async(std::launch::async, [&] { return benchmark(600, StepContext(token, nullptr)); });
-  auto& reserved = registry_.Get(metrics::kStepMemory, metrics::MemoryState::kReserved);
-  ASSERT_TRUE(testing::WaitFor([&] { return reserved.Value() > 0; }));
-  const auto refused = benchmark(1, {});
-  EXPECT_FALSE(refused.accepted);
-  EXPECT_EQ(rpc::ReasonOf(refused.status), "MEMORY_FULL") << refused.status;
-  EXPECT_TRUE(rpc::RetryAfterOf(refused.status));
-  EXPECT_THAT(MessageOf(refused.status), HasSubstr("of the 64 MiB for steps, and 0 MiB are free"));
-  token->Cancel();
-  EXPECT_TRUE(absl::IsCancelled(running.get().status));
-  EXPECT_TRUE(testing::WaitFor([&] { return reserved.Value() == 0; }));
-  EXPECT_EQ(benchmark(1, {}).status, absl::OkStatus());
-  EXPECT_TRUE(std::filesystem::exists(folder_.path() / "store" / "memory-analyser"));
 }
 
 // No scratch space, as with a full or read-only disk: the step goes back to its caller, the server

@@ -84,30 +84,30 @@ TEST(MemoryBookTest, KnownSizesSpeakForThemselves) {
 
 // If larger inputs never took less, the estimate is never below what an input took that is not larger, and hardly sinks.
 TEST(MemoryBookTest, FollowsWhatGrowsWithTheInputs) {
-  std::mt19937_64 random(7);
-  const auto below = [&](double most) {
-    return std::uniform_real_distribution<double>(0, most)(random);
-  };
-  for (int round = 0; round < 50; ++round) {
+  for (unsigned round = 0; round < 50; ++round) {
+    std::mt19937 random(round);
+    const auto below = [&](double most) {
+      return std::uniform_real_distribution<double>(0, most)(random);
+    };
     const double base = below(2e9), slope = below(16), exponent = 0.5 + below(0.7);
     const auto peak = [&](double input) { return base + slope * std::pow(input, exponent); };
     MemoryBook book;
     std::map<double, int64_t> seen;
-    for (int i = 0; i < round; ++i) {
+    for (unsigned i = 0; i < round; ++i) {
       const double input = std::exp2(std::floor(below(36)));
       if (!seen.emplace(input, peak(input)).second) continue;
       book.Learn(kStep, static_cast<int64_t>(input), static_cast<int64_t>(peak(input)));
     }
     MemoryNeed last;
-    for (double bits = 0; bits < 40; bits += 0.125) {
-      const double input = std::exp2(bits);
+    for (int eighths = 0; eighths < 8 * 40; ++eighths) {
+      const double input = std::exp2(eighths / 8.0);
       const MemoryNeed need = book.Predict(kStep, static_cast<int64_t>(input));
       ASSERT_GE(1.2 * static_cast<double>(need.resident_bytes),
                 static_cast<double>(last.resident_bytes))
-          << round << " " << bits;
+          << round << " " << input;
       const auto larger = seen.upper_bound(input);
       if (larger != seen.begin()) {
-        ASSERT_GE(need.resident_bytes, std::prev(larger)->second) << round << " " << bits;
+        ASSERT_GE(need.resident_bytes, std::prev(larger)->second) << round << " " << input;
       }
       last = need;
     }
