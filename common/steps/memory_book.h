@@ -1,4 +1,4 @@
-// The memory that past runs of steps took, by step and size of their inputs, and what the next one will take.
+// The memory that past runs of steps took, by step and size of their inputs, and that the next one will take.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace quench::steps {
 
-// The memory of a step of which nothing was learnt, as it is assumed: the program itself, and the inputs as mapped, as decoded, as
+// The memory assumed of a step of which nothing was learnt: the program itself, and the inputs as mapped, as decoded, as
 // packed, and once more for what is between. Past runs are kept as multiples of it, so that they say something of
 // larger inputs too.
 int64_t AssumedMemory(int64_t input_bytes);
