@@ -66,6 +66,10 @@ StoredWorkflow Ended(int index, const Digest& page) {
   if (failed) {
     compile.mutable_error()->set_code(3);
     compile.mutable_error()->set_message("node `conv1`: weight has rank 3, Conv takes 4");
+    v1::LogLine& line = *compile.add_log();
+    *line.mutable_time() = workflow.create_time();
+    line.set_attempt(1);
+    line.set_text("accepted by codegen-3 <b>");
     *workflow.mutable_error() = compile.error();
   }
   workflow.mutable_counts()->set_succeeded(failed ? 2 : 3);

@@ -118,6 +118,7 @@ def see_failure(browser):
     browser.wait("document.querySelectorAll('.graph a').length === 3")
     browser.run("document.querySelector('.graph a.failed').dispatchEvent(new MouseEvent('click', {bubbles: true}))")
     browser.wait("document.querySelector('.details').innerText.includes('weight has rank 3')")
+    expect(browser.run("document.querySelector('.details pre').textContent").endswith("accepted by codegen-3 <b>"), "the log is not there")
 
 
 def see_report(browser):

@@ -92,7 +92,8 @@ function attemptsOf(step) {
 }
 
 function logOf(step) {
-  return (step.log ?? []).map(line => `${line.time ? clock(line.time) : ''}${step.attempt > 1 ? ` [${line.attempt ?? 1}]` : ''} ${line.text ?? ''}`).join('\n');
+  const attempt = line => (step.attempt > 1 && line.attempt ? ` [${line.attempt}]` : '');
+  return (step.log ?? []).map(line => `${line.time ? clock(line.time) : ''}${attempt(line)} ${line.text ?? ''}`).join('\n');
 }
 
 function factsOf(step) {
@@ -230,6 +231,8 @@ export function workflowPage({parts, query, caller, refresh}) {
       if (whole) ({workflow} = await call('Workflows/GetWorkflow', {name, view: 'WORKFLOW_VIEW_FULL'}));
       if (this.gone) return false;
       whole &&= !workflow.stepsTruncated;
+      // Large answers are not asked for every second.
+      this.period = 1000 + 5 * Math.min(total, MOST_NODES);
       showHeader(workflow);
       if (whole && workflow.steps?.length) {
         if (!graph) graphBox.replaceChildren((graph = graphOf(workflow.steps, addressOf)).root);
