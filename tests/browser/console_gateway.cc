@@ -1,9 +1,11 @@
 // A gateway with a console for tests in a browser: 10,000 workflows that have ended, a fleet, and a workflow that runs
 // until it is told to go on. Prints the console's address; `go` on its input lets steps end; the end of the input ends it.
+#include <grpcpp/grpcpp.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
 #include <atomic>
+#include <exception>
 #include <future>
 #include <iostream>
 
@@ -163,11 +165,14 @@ absl::Status Run() {
 }  // namespace
 }  // namespace quench::gateway
 
-int main() {
+int main() try {
   spdlog::set_default_logger(spdlog::stderr_color_mt("console_gateway"));
   spdlog::set_level(spdlog::level::warn);
   const absl::Status status = quench::gateway::Run();
   if (status.ok()) return 0;
   std::cerr << status << "\n";
+  return 1;
+} catch (const std::exception& error) {
+  std::cerr << error.what() << "\n";
   return 1;
 }

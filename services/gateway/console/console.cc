@@ -192,7 +192,7 @@ void Console::SetHandlers() {
          http_status);
   };
   server_->set_error_handler(on_error);
-  server_->set_exception_handler([](const Request&, Response& response, std::exception_ptr) {
+  server_->set_exception_handler([](const Request&, Response& response, const std::exception_ptr&) {
     Fail(response, Internal("an exception came out of the handler"));
   });
   const auto serve = [this](auto method) {
@@ -246,7 +246,7 @@ absl::Status Console::CheckRequest(const Request& request, int* http_status) con
 }
 
 absl::StatusOr<std::string> Console::Authorize(const Request& request, bool changes) const {
-  const std::string given = request.get_header_value("Authorization");
+  std::string given = request.get_header_value("Authorization");
   const ConsoleAccess& access = options_.access;
   // gRPC ends the process over a value that no header can have.
   if (!std::ranges::all_of(given, [](char c) { return c >= ' ' && c <= '~'; })) {
