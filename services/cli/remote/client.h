@@ -14,6 +14,7 @@
 #include "services/cli/gateway_options.h"
 
 namespace quench::gateway::v1 {
+enum State : int;
 class Tenant;
 class Workflow;
 class WorkflowSpec;
