@@ -193,6 +193,7 @@ struct FleetJob {
   int priority = -10;
   std::string output, table;
   bool detach = false, dry_run = false;
+  std::string tenant;  // whose fleets; "": the caller's, `-`: all
   int limit = 50;
   std::string format = "text";
 };

@@ -42,17 +42,25 @@ bool Asked(const Values& values, int value) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<v1::Workflow>> WorkflowApi::WorkflowsOf(const std::string& fleet,
+absl::StatusOr<std::vector<v1::Workflow>> WorkflowApi::WorkflowsOf(const std::string& tenant,
+                                                                   const std::string& fleet,
                                                                    const StepContext& step) {
-  QUENCH_ASSIGN_OR_RETURN(std::vector<v1::Workflow> workflows,
-                          store_.ListFleet(TenantOf(step), fleet));
+  QUENCH_ASSIGN_OR_RETURN(const std::string owner, ListedTenant(tenant, step));
+  if (owner.empty()) {
+    Violations violations;
+    violations.Add("tenant", "must be the name of the fleet's tenant");
+    return violations.Finish();
+  }
+  QUENCH_ASSIGN_OR_RETURN(std::vector<v1::Workflow> workflows, store_.ListFleet(owner, fleet));
   if (!workflows.empty()) return workflows;
   return rpc::Error(rpc::Reason::kNotFound,
                     fmt::format("there is no fleet `{}`", fleet.substr(0, 100)));
 }
 
-absl::StatusOr<v1::Fleet> WorkflowApi::GetFleet(const std::string& id, const StepContext& step) {
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<v1::Workflow> workflows, WorkflowsOf(id, step));
+absl::StatusOr<v1::Fleet> WorkflowApi::GetFleet(const v1::GetFleetRequest& request,
+                                                const StepContext& step) {
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<v1::Workflow> workflows,
+                          WorkflowsOf(request.tenant(), request.id(), step));
   return FleetOf(workflows);
 }
 
@@ -63,7 +71,8 @@ absl::StatusOr<v1::ListFleetsResponse> WorkflowApi::ListFleets(const v1::ListFle
     violations.Add("page_size", fmt::format("is {}, must not be negative", request.page_size()));
     return violations.Finish();
   }
-  FleetQuery query{TenantOf(step), kUsualFleets, request.page_token()};
+  QUENCH_ASSIGN_OR_RETURN(const std::string tenant, ListedTenant(request.tenant(), step));
+  FleetQuery query{tenant, kUsualFleets, request.page_token()};
   if (request.page_size() > 0) query.page_size = std::min(request.page_size(), kMostFleets);
   QUENCH_ASSIGN_OR_RETURN(const FleetPage page, store_.ListFleets(query));
   v1::ListFleetsResponse response;
@@ -83,7 +92,7 @@ absl::StatusOr<v1::ListFleetCellsResponse> WorkflowApi::ListCells(
   const int most =
       request.page_size() == 0 ? kUsualCells : std::min(request.page_size(), kMostCells);
   QUENCH_ASSIGN_OR_RETURN(const std::vector<v1::Workflow> workflows,
-                          WorkflowsOf(request.id(), step));
+                          WorkflowsOf(request.tenant(), request.id(), step));
   v1::ListFleetCellsResponse response;
   size_t bytes = 0;
   for (const v1::Workflow& workflow : workflows) {
@@ -107,8 +116,10 @@ absl::StatusOr<v1::ListFleetCellsResponse> WorkflowApi::ListCells(
   return response;
 }
 
-void WorkflowApi::CancelFleet(const std::string& id, const StepContext& step, const Counted& done) {
-  const absl::StatusOr<std::vector<v1::Workflow>> workflows = WorkflowsOf(id, step);
+void WorkflowApi::CancelFleet(const v1::CancelFleetRequest& request, const StepContext& step,
+                              const Counted& done) {
+  const absl::StatusOr<std::vector<v1::Workflow>> workflows =
+      WorkflowsOf(request.tenant(), request.id(), step);
   if (!workflows.ok()) {
     done(workflows.status());
     return;
@@ -122,8 +133,10 @@ void WorkflowApi::CancelFleet(const std::string& id, const StepContext& step, co
       [this, step](const std::string& name, const Done& end) { Cancel(name, step, end); }, done);
 }
 
-void WorkflowApi::RetryFleet(const std::string& id, const StepContext& step, const Counted& done) {
-  const absl::StatusOr<std::vector<v1::Workflow>> workflows = WorkflowsOf(id, step);
+void WorkflowApi::RetryFleet(const v1::RetryFleetRequest& request, const StepContext& step,
+                             const Counted& done) {
+  const absl::StatusOr<std::vector<v1::Workflow>> workflows =
+      WorkflowsOf(request.tenant(), request.id(), step);
   if (!workflows.ok()) {
     done(workflows.status());
     return;

@@ -27,7 +27,7 @@ grpc::ServerUnaryReactor* FleetsService::GetFleet(grpc::CallbackServerContext* c
       get_, context, request, response,
       [this](const auto& asked, const StepContext& step) -> absl::StatusOr<v1::GetFleetResponse> {
         v1::GetFleetResponse found;
-        QUENCH_ASSIGN_OR_RETURN(*found.mutable_fleet(), api_.GetFleet(asked.id(), step));
+        QUENCH_ASSIGN_OR_RETURN(*found.mutable_fleet(), api_.GetFleet(asked, step));
         return found;
       });
 }
@@ -54,7 +54,7 @@ grpc::ServerUnaryReactor* FleetsService::CancelFleet(grpc::CallbackServerContext
   return rpc::UnaryLater(cancel_, context, request, response,
                          [this](const auto& asked, const StepContext& step,
                                 const rpc::Answer<v1::CancelFleetResponse>& answer) {
-                           api_.CancelFleet(asked.id(), step, [answer](absl::StatusOr<int> count) {
+                           api_.CancelFleet(asked, step, [answer](absl::StatusOr<int> count) {
                              if (!count.ok()) {
                                answer(count.status());
                                return;
@@ -72,7 +72,7 @@ grpc::ServerUnaryReactor* FleetsService::RetryFleet(grpc::CallbackServerContext*
   return rpc::UnaryLater(retry_, context, request, response,
                          [this](const auto& asked, const StepContext& step,
                                 const rpc::Answer<v1::RetryFleetResponse>& answer) {
-                           api_.RetryFleet(asked.id(), step, [answer](absl::StatusOr<int> count) {
+                           api_.RetryFleet(asked, step, [answer](absl::StatusOr<int> count) {
                              if (!count.ok()) {
                                answer(count.status());
                                return;

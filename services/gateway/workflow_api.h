@@ -48,7 +48,7 @@ class WorkflowApi {
       const v1::ListWorkflowStepsRequest& request, const StepContext& step);
   absl::StatusOr<v1::ListWorkflowsResponse> List(const v1::ListWorkflowsRequest& request,
                                                  const StepContext& step);
-  absl::StatusOr<v1::Fleet> GetFleet(const std::string& id, const StepContext& step);
+  absl::StatusOr<v1::Fleet> GetFleet(const v1::GetFleetRequest& request, const StepContext& step);
   absl::StatusOr<v1::ListFleetsResponse> ListFleets(const v1::ListFleetsRequest& request,
                                                     const StepContext& step);
   absl::StatusOr<v1::ListFleetCellsResponse> ListCells(const v1::ListFleetCellsRequest& request,
@@ -56,8 +56,10 @@ class WorkflowApi {
   // For each workflow of the fleet that has not ended, or that has not succeeded: `done` gets their number, or the first
   // error.
   using Counted = std::function<void(absl::StatusOr<int>)>;
-  void CancelFleet(const std::string& id, const StepContext& step, const Counted& done);
-  void RetryFleet(const std::string& id, const StepContext& step, const Counted& done);
+  void CancelFleet(const v1::CancelFleetRequest& request, const StepContext& step,
+                   const Counted& done);
+  void RetryFleet(const v1::RetryFleetRequest& request, const StepContext& step,
+                  const Counted& done);
   void Retry(const std::string& name, const StepContext& step, const Done& done);
   void Cancel(const std::string& name, const StepContext& step, const Done& done);
   void Delete(const std::string& name, const StepContext& step, const Done& done);
@@ -74,7 +76,9 @@ class WorkflowApi {
   // The existing workflow if this request was made before; null if it is new.
   absl::StatusOr<ViewPtr> Prepare(const v1::CreateWorkflowRequest& request, const StepContext& step,
                                   StoredWorkflow* workflow);
-  absl::StatusOr<std::vector<v1::Workflow>> WorkflowsOf(const std::string& fleet,
+  // `tenant`: as a request names it.
+  absl::StatusOr<std::vector<v1::Workflow>> WorkflowsOf(const std::string& tenant,
+                                                        const std::string& fleet,
                                                         const StepContext& step);
   // Calls `change` for each, a few at a time.
   using Change = std::function<void(const std::string& name, const Done& done)>;

@@ -75,11 +75,17 @@ Action DeclareFleet(const Options& options) {
   const Options list = options.Subcommand("list", "List fleets, newest first");
   list.Add("--limit", job.limit, "Largest number of fleets to list", "N (default 50)")
       .Range(1, 100000);
+  list.Add("--tenant", job.tenant,
+           "Fleets of this tenant instead of your own; `-` lists all tenants (needs an operator)",
+           "NAME");
   const Options get = options.Subcommand("get", "Show how far a fleet is");
   const Options retry = options.Subcommand("retry", "Run again what has failed or was cancelled");
   const Options cancel = options.Subcommand("cancel", "Cancel what has not ended");
   for (const Options& sub : {watch, get, retry, cancel})
     sub.Add("FLEET", job.id, "Name of the fleet", "ID").Required();
+  for (const Options& sub : {get, retry, cancel})
+    sub.Add("--tenant", job.tenant, "The fleet's tenant, if not your own (needs an operator)",
+            "NAME");
   for (const Options& sub : {compile, watch, list, get}) AddFormat(sub, job.format);
   const std::vector<std::pair<Options, FleetVerb>> verbs = {
       {compile, FleetVerb::kCompile}, {watch, FleetVerb::kWatch}, {list, FleetVerb::kList},

@@ -349,27 +349,30 @@ absl::Status Compile(FleetJob job, const StepContext& context) {
 }
 
 absl::Status List(const FleetJob& job, FleetClient& fleets, const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const std::vector<pb::Fleet> found, fleets.List(job.limit, context));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<pb::Fleet> found,
+                          fleets.List(job.limit, context, job.tenant));
   if (job.format == "json") {
     pb::ListFleetsResponse all;
     all.mutable_fleets()->Assign(found.begin(), found.end());
     return PrintMessage(all);
   }
-  fmt::print("{:<36} {:<10} {:>15} {:>9} {:>7}  {}\n", "fleet", "state", "steps", "cached",
-             "failed", "created");
+  const bool tenants = !job.tenant.empty();
+  fmt::print("{:<36} {:<10} {:>15} {:>9} {:>7}  {}{}\n", "fleet", "state", "steps", "cached",
+             "failed", tenants ? fmt::format("{:<16} ", "tenant") : "", "created");
   for (const pb::Fleet& fleet : found) {
     const pb::Counts& steps = fleet.steps();
     const int all =
         steps.queued() + steps.running() + steps.succeeded() + steps.failed() + steps.cancelled();
-    fmt::print("{:<36} {:<10} {:>15} {:>9} {:>7}  {}\n", fleet.id(), StateText(fleet.state()),
+    fmt::print("{:<36} {:<10} {:>15} {:>9} {:>7}  {}{}\n", fleet.id(), StateText(fleet.state()),
                fmt::format("{}/{}", steps.succeeded(), all), steps.cache_hits(), steps.failed(),
+               tenants ? fmt::format("{:<16} ", fleet.tenant()) : "",
                google::protobuf::util::TimeUtil::ToString(fleet.create_time()).substr(0, 19));
   }
   return absl::OkStatus();
 }
 
 absl::Status Get(const FleetJob& job, FleetClient& fleets, const StepContext& context) {
-  QUENCH_ASSIGN_OR_RETURN(const pb::Fleet fleet, fleets.Get(job.id, context));
+  QUENCH_ASSIGN_OR_RETURN(const pb::Fleet fleet, fleets.Get(job.id, context, job.tenant));
   if (job.format == "json") return PrintMessage(fleet);
   PrintFleet(fleet);
   return absl::OkStatus();
@@ -393,12 +396,12 @@ absl::Status FleetThere(const FleetJob& job, const StepContext& context) {
     case FleetVerb::kGet:
       return Get(job, fleets, context);
     case FleetVerb::kCancel: {
-      QUENCH_ASSIGN_OR_RETURN(const int cancelled, fleets.Cancel(job.id, context));
+      QUENCH_ASSIGN_OR_RETURN(const int cancelled, fleets.Cancel(job.id, context, job.tenant));
       fmt::print("{} workflows of fleet {} were cancelled\n", cancelled, job.id);
       return absl::OkStatus();
     }
     case FleetVerb::kRetry: {
-      QUENCH_ASSIGN_OR_RETURN(const int retried, fleets.Retry(job.id, context));
+      QUENCH_ASSIGN_OR_RETURN(const int retried, fleets.Retry(job.id, context, job.tenant));
       fmt::print("{} workflows of fleet {} are queued again\n", retried, job.id);
       return absl::OkStatus();
     }

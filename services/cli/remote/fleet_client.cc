@@ -24,17 +24,21 @@ absl::Status FleetClient::Call(grpc::Status (pb::Fleets::Stub::*method)(grpc::Cl
   });
 }
 
-absl::StatusOr<pb::Fleet> FleetClient::Get(const std::string& id, const StepContext& context) {
+absl::StatusOr<pb::Fleet> FleetClient::Get(const std::string& id, const StepContext& context,
+                                           const std::string& tenant) {
   pb::GetFleetRequest request;
   request.set_id(id);
+  request.set_tenant(tenant);
   pb::GetFleetResponse response;
   QUENCH_RETURN_IF_ERROR(Call(&pb::Fleets::Stub::GetFleet, request, &response, context));
   return std::move(*response.mutable_fleet());
 }
 
-absl::StatusOr<std::vector<pb::Fleet>> FleetClient::List(int limit, const StepContext& context) {
+absl::StatusOr<std::vector<pb::Fleet>> FleetClient::List(int limit, const StepContext& context,
+                                                         const std::string& tenant) {
   std::vector<pb::Fleet> fleets;
   pb::ListFleetsRequest request;
+  request.set_tenant(tenant);
   do {
     request.set_page_size(std::min(limit - static_cast<int>(fleets.size()), 200));
     pb::ListFleetsResponse page;
@@ -61,18 +65,22 @@ absl::Status FleetClient::ForEachCell(const std::string& id, const std::vector<i
 }
 
 // Workflows that have ended stay as they are: it may be repeated.
-absl::StatusOr<int> FleetClient::Cancel(const std::string& id, const StepContext& context) {
+absl::StatusOr<int> FleetClient::Cancel(const std::string& id, const StepContext& context,
+                                        const std::string& tenant) {
   pb::CancelFleetRequest request;
   request.set_id(id);
+  request.set_tenant(tenant);
   pb::CancelFleetResponse response;
   QUENCH_RETURN_IF_ERROR(Call(&pb::Fleets::Stub::CancelFleet, request, &response, context));
   return response.cancelled();
 }
 
 // One that runs again is not retried twice: it may be repeated.
-absl::StatusOr<int> FleetClient::Retry(const std::string& id, const StepContext& context) {
+absl::StatusOr<int> FleetClient::Retry(const std::string& id, const StepContext& context,
+                                       const std::string& tenant) {
   pb::RetryFleetRequest request;
   request.set_id(id);
+  request.set_tenant(tenant);
   pb::RetryFleetResponse response;
   QUENCH_RETURN_IF_ERROR(Call(&pb::Fleets::Stub::RetryFleet, request, &response, context));
   return response.retried();

@@ -23,16 +23,21 @@ class FleetClient {
   explicit FleetClient(std::shared_ptr<rpc::Channel> channel)
       : channel_(std::move(channel)), stub_(gateway::v1::Fleets::NewStub(channel_->grpc())) {}
 
-  absl::StatusOr<gateway::v1::Fleet> Get(const std::string& id, const StepContext& context);
-  // Newest first, at most `limit`.
-  absl::StatusOr<std::vector<gateway::v1::Fleet>> List(int limit, const StepContext& context);
+  // `tenant` "": the caller's own; another's fleets are for operators.
+  absl::StatusOr<gateway::v1::Fleet> Get(const std::string& id, const StepContext& context,
+                                         const std::string& tenant = "");
+  // Newest first, at most `limit`. `tenant` `-`: of all.
+  absl::StatusOr<std::vector<gateway::v1::Fleet>> List(int limit, const StepContext& context,
+                                                       const std::string& tenant);
   // Visits the cells of these shards, of all if there are none, a page at a time.
   using Visit = std::function<absl::Status(const gateway::v1::FleetCell&)>;
   absl::Status ForEachCell(const std::string& id, const std::vector<int>& shards,
                            const Visit& visit, const StepContext& context);
   // Number of workflows.
-  absl::StatusOr<int> Cancel(const std::string& id, const StepContext& context);
-  absl::StatusOr<int> Retry(const std::string& id, const StepContext& context);
+  absl::StatusOr<int> Cancel(const std::string& id, const StepContext& context,
+                             const std::string& tenant);
+  absl::StatusOr<int> Retry(const std::string& id, const StepContext& context,
+                            const std::string& tenant = "");
 
  private:
   template <typename Request, typename Response>

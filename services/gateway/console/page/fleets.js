@@ -1,21 +1,21 @@
 // Fleets, and the cells of one: each model with each set of options for each target.
 import {call} from './api.js';
 import {announce, element, field, replaceContent, row, table} from './dom.js';
-import {bytes, count, countsBar, countsText, hasEnded, labelMarks, seconds, STATES, stateMark, stateOf, time, took, zone} from './format.js';
+import {bytes, count, countsBar, countsText, fleetAddress, hasEnded, labelMarks, seconds, STATES, stateMark, stateOf, time, took, zone} from './format.js';
 import {changeButton} from './workflow.js';
 import {workflowAddress} from './workflows.js';
 
 const CELL_PAGE = 1000, MOST_CELLS = 20000, MOST_ROWS = 500, READ_AGAIN = 30000;
 const FLEETS = [
   {name: 'Fleet', className: 'text'}, {name: 'State'}, {name: 'Workflows'}, {name: 'Steps', className: 'wide'}, {name: 'Created', className: 'wide'},
-  {name: 'Took', className: 'number'}, {name: 'Labels', className: 'text wide'},
+  {name: 'Took', className: 'number'}, {name: 'Labels', className: 'text wide'}, {name: 'Tenant', className: 'wide'},
 ];
 const CELLS = [
   {name: 'Model', className: 'text'}, {name: 'Options', className: 'wide'}, {name: 'Target'}, {name: 'State'}, {name: 'Took', className: 'number'},
   {name: 'Library', className: 'number wide'}, {name: 'Workflow', className: 'wide'}, {name: 'Note', className: 'text'},
 ];
 
-export function fleetsPage({refresh}) {
+export function fleetsPage({caller, refresh}) {
   const list = table('Fleets', FLEETS);
   let tokens = [''], next = '';
   const turnTo = change => {
@@ -26,17 +26,17 @@ export function fleetsPage({refresh}) {
   const newer = element('button', {type: 'button', disabled: true, onclick: () => turnTo(() => tokens.pop())}, 'Previous page');
   const older = element('button', {type: 'button', disabled: true, onclick: () => turnTo(() => tokens.push(next))}, 'Next page');
   const rowOf = fleet => {
-    const address = `#/fleets/${encodeURIComponent(fleet.id)}`;
+    const address = fleetAddress(fleet.id, fleet.tenant, caller);
     return row({}, FLEETS, [element('a', {href: address, 'data-key': address}, fleet.id), stateMark(stateOf(fleet.state)),
       countsBar(fleet.workflows), countsText(fleet.steps), time(fleet.createTime), took(fleet.startTime, fleet.endTime),
-      labelMarks(fleet.labels)]);
+      labelMarks(fleet.labels), fleet.tenant ?? '']);
   };
   return {
     root: element('section', {}, element('h1', {}, 'Fleets'), list.box, element('div', {class: 'bar'}, newer, older)),
     period: 3000,
     async update() {
       const asked = tokens.length;
-      const answer = await call('Fleets/ListFleets', {pageToken: tokens[tokens.length - 1]});
+      const answer = await call('Fleets/ListFleets', {pageToken: tokens[tokens.length - 1], tenant: caller.role === 'operator' ? '-' : ''});
       if (this.gone || tokens.length !== asked) return;
       next = answer.nextPageToken ?? '';
       const fleets = answer.fleets ?? [];
@@ -51,6 +51,7 @@ export function fleetsPage({refresh}) {
 
 export function fleetPage({parts, query, caller, refresh}) {
   const id = parts[0], here = `#/fleets/${encodeURIComponent(id)}`;
+  let tenant = query.get('tenant') ?? '';
   const facts = element('div'), trouble = element('p', {class: 'problem', hidden: true});
   const guard = async act => {
     trouble.hidden = true;
@@ -62,8 +63,8 @@ export function fleetPage({parts, query, caller, refresh}) {
       trouble.hidden = false;
     }
   };
-  const cancel = changeButton('Cancel', 'Cancel all of it: sure?', () => guard(() => call('Fleets/CancelFleet', {id})));
-  const retry = changeButton('Retry what failed', '', () => guard(() => call('Fleets/RetryFleet', {id})));
+  const cancel = changeButton('Cancel', 'Cancel all of it: sure?', () => guard(() => call('Fleets/CancelFleet', {id, tenant})));
+  const retry = changeButton('Retry what failed', '', () => guard(() => call('Fleets/RetryFleet', {id, tenant})));
   const state = element('select', {name: 'state'}, element('option', {value: ''}, 'all'), STATES.map(each => element('option', {value: each}, each)));
   const text = (name, list) => element('input', {name, list, autocomplete: 'off', spellcheck: 'false'});
   const targets = element('datalist', {id: 'targets'});
@@ -73,6 +74,7 @@ export function fleetPage({parts, query, caller, refresh}) {
   form.addEventListener('submit', event => {
     event.preventDefault();
     const asked = new URLSearchParams([...new FormData(form)].filter(([, value]) => value.trim()));
+    if (tenant) asked.set('tenant', tenant);
     location.hash = asked.toString() ? `${here}?${asked}` : here;
   });
   state.addEventListener('change', () => form.requestSubmit());
@@ -98,7 +100,7 @@ export function fleetPage({parts, query, caller, refresh}) {
     const all = [];
     let next = '';
     do {
-      const answer = await call('Fleets/ListFleetCells', {id, pageSize: CELL_PAGE, pageToken: next, states});
+      const answer = await call('Fleets/ListFleetCells', {id, tenant, pageSize: CELL_PAGE, pageToken: next, states});
       all.push(...answer.cells ?? []);
       next = answer.nextPageToken ?? '';
     } while (next && all.length < MOST_CELLS);
@@ -127,10 +129,12 @@ export function fleetPage({parts, query, caller, refresh}) {
     period: 2000,
     changeQuery(changed) {
       query = changed;
+      if (tenant !== (query.get('tenant') ?? '')) known = '';
+      tenant = query.get('tenant') ?? '';
       fromQuery();
     },
     async update() {
-      const {fleet} = await call('Fleets/GetFleet', {id});
+      const {fleet} = await call('Fleets/GetFleet', {id, tenant});
       showFleet(fleet);
       const states = query.get('state') ? [`STATE_${query.get('state').toUpperCase()}`] : [];
       const changed = JSON.stringify([fleet.workflows, fleet.steps, fleet.createdShards, states]);

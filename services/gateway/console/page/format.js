@@ -51,6 +51,10 @@ export function zone(value) {
   return `UTC${minutes < 0 ? '-' : '+'}${Math.floor(size / 60)}${size % 60 ? `:${two(size % 60)}` : ''}`;
 }
 
+// A fleet's address; that of another tenant's, which operators see, names the tenant.
+export const fleetAddress = (id, tenant, caller) =>
+  `#/fleets/${encodeURIComponent(id)}${tenant && tenant !== caller.tenant ? `?tenant=${encodeURIComponent(tenant)}` : ''}`;
+
 export const labelMarks = labels =>
   Object.entries(labels ?? {}).map(([key, value]) => element('span', {class: 'label'}, value ? `${key}=${value}` : key));
 

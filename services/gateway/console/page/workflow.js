@@ -1,7 +1,7 @@
 // One workflow: its graph, its steps, and the details of one of them.
 import {call, linkTo} from './api.js';
 import {announce, element, field, replaceContent, row, table} from './dom.js';
-import {bytes, clock, count, countsBar, countsText, hasEnded, labelMarks, STATES, stateMark, stateOf, time, took, totalOf, zone} from './format.js';
+import {bytes, clock, count, countsBar, countsText, fleetAddress, hasEnded, labelMarks, STATES, stateMark, stateOf, time, took, totalOf, zone} from './format.js';
 import {graphOf, MOST_NODES} from './graph.js';
 
 const STEP_PAGE = 200, FIND_PAGE = 1000;
@@ -149,7 +149,7 @@ export function workflowPage({parts, query, caller, refresh}) {
     if (workflow.error) known.push(['Error', workflow.error.message]);
     if (workflow.tenant) known.push(['Tenant', workflow.tenant]);
     if (workflow.fleet) {
-      known.push(['Fleet', element('a', {'data-key': 'fleet', href: `#/fleets/${encodeURIComponent(workflow.fleet.fleet)}`}, workflow.fleet.fleet)]);
+      known.push(['Fleet', element('a', {'data-key': 'fleet', href: fleetAddress(workflow.fleet.fleet, workflow.tenant, caller)}, workflow.fleet.fleet)]);
     }
     if (Object.keys(workflow.labels ?? {}).length) known.push(['Labels', labelMarks(workflow.labels)]);
     if (workflow.outputsExpireTime) known.push(['Outputs kept until', time(workflow.outputsExpireTime)]);

@@ -166,18 +166,53 @@ TEST_F(WorkflowApiTest, AFleetIsCancelledWhateverEndsMeanwhile) {
     spec.mutable_fleet()->set_shards(2);
     Create(spec, "red");
   }
+  v1::CancelFleetRequest cancel;
+  cancel.set_id("f");
+  v1::RetryFleetRequest retry;
+  retry.set_id("f");
   absl::StatusOr<int> first = absl::UnknownError("never answered"), second = first;
-  api->CancelFleet("f", As("red"), [&](const absl::StatusOr<int>& count) { first = count; });
-  api->CancelFleet("f", As("red"), [&](const absl::StatusOr<int>& count) { second = count; });
+  api->CancelFleet(cancel, As("red"), [&](const absl::StatusOr<int>& count) { first = count; });
+  api->CancelFleet(cancel, As("red"), [&](const absl::StatusOr<int>& count) { second = count; });
   loop.RunFor(milliseconds(10));
   EXPECT_EQ(*first, 2) << first.status();
   EXPECT_TRUE(second.ok()) << second.status();
   first = second = absl::UnknownError("never answered");
-  api->RetryFleet("f", As("red"), [&](const absl::StatusOr<int>& count) { first = count; });
-  api->RetryFleet("f", As("red"), [&](const absl::StatusOr<int>& count) { second = count; });
+  api->RetryFleet(retry, As("red"), [&](const absl::StatusOr<int>& count) { first = count; });
+  api->RetryFleet(retry, As("red"), [&](const absl::StatusOr<int>& count) { second = count; });
   loop.RunFor(milliseconds(10));
   ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
   EXPECT_EQ(*first + *second, 2);
+}
+
+TEST_F(WorkflowApiTest, OperatorsSeeAndChangeFleetsOfATenant) {
+  v1::WorkflowSpec spec = ChainSpec("c");
+  spec.mutable_fleet()->set_fleet("f");
+  spec.mutable_fleet()->set_shard(0);
+  spec.mutable_fleet()->set_shards(1);
+  Create(spec, "red");
+  v1::ListFleetsRequest list;
+  list.set_tenant("-");
+  EXPECT_EQ(api->ListFleets(list, op)->fleets_size(), 1);
+  EXPECT_EQ(api->ListFleets({}, op)->fleets_size(), 0);
+  EXPECT_EQ(api->ListFleets(list, As("red")).status().code(), StatusCode::kPermissionDenied);
+  v1::GetFleetRequest get;
+  get.set_id("f");
+  EXPECT_EQ(api->GetFleet(get, op).status().code(), StatusCode::kNotFound);
+  get.set_tenant("-");
+  EXPECT_EQ(api->GetFleet(get, op).status().code(), StatusCode::kInvalidArgument);
+  get.set_tenant("red");
+  EXPECT_EQ(api->GetFleet(get, op)->tenant(), "red");
+  EXPECT_EQ(api->GetFleet(get, As("blue")).status().code(), StatusCode::kPermissionDenied);
+  v1::CancelFleetRequest cancel;
+  cancel.set_id("f");
+  cancel.set_tenant("red");
+  absl::StatusOr<int> cancelled = absl::UnknownError("never answered");
+  const auto count = [&cancelled](const absl::StatusOr<int>& number) { cancelled = number; };
+  api->CancelFleet(cancel, As("blue"), count);
+  EXPECT_EQ(cancelled.status().code(), StatusCode::kPermissionDenied);
+  api->CancelFleet(cancel, op, count);
+  loop.RunFor(milliseconds(10));
+  EXPECT_EQ(*cancelled, 1) << cancelled.status();
 }
 
 }  // namespace
