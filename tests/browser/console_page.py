@@ -142,7 +142,7 @@ def see_fleets(browser):
     browser.wait(f"{ROWS} === 12")
     browser.wait("document.querySelector('main dl .state').textContent === 'succeeded'")
     named(browser, "fleet")
-    browser.run("location.hash += '?target=raspberry&model=bert'")
+    browser.run("location.hash += (location.hash.includes('?') ? '&' : '?') + 'target=raspberry&model=bert'")
     browser.wait(f"{ROWS} === 2")
 
 

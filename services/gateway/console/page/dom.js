@@ -49,3 +49,36 @@ export function replaceContent(place, ...children) {
   if (place.contains(document.activeElement)) return;
   if (key !== null) place.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({preventScroll: true});
 }
+
+// Buttons between the pages of a list that the gateway gives by tokens. A second click before the answer would skip a page:
+// it does nothing. A button is not disabled meanwhile, because it would lose the focus.
+export function pager(refresh) {
+  let tokens = [''], next = '', turning = false;
+  const turn = async change => {
+    if (turning) return;
+    turning = true;
+    change();
+    try {
+      await refresh();
+    } finally {
+      turning = false;
+    }
+  };
+  const before = element('button', {type: 'button', disabled: true, onclick: () => turn(() => tokens.pop())}, 'Previous page');
+  const after = element('button', {type: 'button', disabled: true, onclick: () => turn(() => tokens.push(next))}, 'Next page');
+  return {
+    buttons: [before, after],
+    page: () => tokens.length,
+    token: () => tokens[tokens.length - 1],
+    reset() { tokens = ['']; },
+    // The page is shown, and so does the one after it begin.
+    show(following) {
+      next = following;
+      const active = document.activeElement;
+      before.disabled = tokens.length === 1;
+      after.disabled = !next;
+      if (active === after && after.disabled) before.focus();
+      if (active === before && before.disabled) after.focus();
+    },
+  };
+}

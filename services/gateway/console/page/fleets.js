@@ -1,6 +1,6 @@
 // Fleets, and the cells of one: each model with each set of options for each target.
 import {call} from './api.js';
-import {announce, element, field, replaceContent, row, table} from './dom.js';
+import {announce, element, field, pager, replaceContent, row, table} from './dom.js';
 import {bytes, count, countsBar, countsText, fleetAddress, hasEnded, labelMarks, seconds, STATES, stateMark, stateOf, time, took, zone} from './format.js';
 import {changeButton} from './workflow.js';
 import {workflowAddress} from './workflows.js';
@@ -17,14 +17,7 @@ const CELLS = [
 
 export function fleetsPage({caller, refresh}) {
   const list = table('Fleets', FLEETS);
-  let tokens = [''], next = '';
-  const turnTo = change => {
-    newer.disabled = older.disabled = true;
-    change();
-    refresh();
-  };
-  const newer = element('button', {type: 'button', disabled: true, onclick: () => turnTo(() => tokens.pop())}, 'Previous page');
-  const older = element('button', {type: 'button', disabled: true, onclick: () => turnTo(() => tokens.push(next))}, 'Next page');
+  const pages = pager(refresh);
   const rowOf = fleet => {
     const address = fleetAddress(fleet.id, fleet.tenant, caller);
     return row({}, FLEETS, [element('a', {href: address, 'data-key': address}, fleet.id), stateMark(stateOf(fleet.state)),
@@ -32,18 +25,17 @@ export function fleetsPage({caller, refresh}) {
       labelMarks(fleet.labels), fleet.tenant ?? '']);
   };
   return {
-    root: element('section', {}, element('h1', {}, 'Fleets'), list.box, element('div', {class: 'bar'}, newer, older)),
+    root: element('section', {}, element('h1', {}, 'Fleets'), list.box, element('div', {class: 'bar'}, pages.buttons)),
     period: 3000,
     async update() {
-      const asked = tokens.length;
-      const answer = await call('Fleets/ListFleets', {pageToken: tokens[tokens.length - 1], tenant: caller.role === 'operator' ? '-' : ''});
-      if (this.gone || tokens.length !== asked) return;
-      next = answer.nextPageToken ?? '';
+      const asked = pages.page();
+      const answer = await call('Fleets/ListFleets', {pageToken: pages.token(), tenant: caller.role === 'operator' ? '-' : ''});
+      if (this.gone || pages.page() !== asked) return;
+      const next = answer.nextPageToken ?? '';
       const fleets = answer.fleets ?? [];
       replaceContent(list.body, fleets.map(rowOf));
       list.caption.textContent = fleets.length ? `${fleets.length} fleets${next ? ', and more' : ''}` : 'There is no fleet';
-      newer.disabled = tokens.length === 1;
-      older.disabled = !next;
+      pages.show(next);
       announce(list.caption.textContent);
     },
   };

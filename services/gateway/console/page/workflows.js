@@ -1,6 +1,6 @@
 // The list of workflows: a page of it at a time, which the gateway filters.
 import {call} from './api.js';
-import {announce, element, field, replaceContent, row, table} from './dom.js';
+import {announce, element, field, pager, replaceContent, row, table} from './dom.js';
 import {count, countsBar, labelMarks, STATES, stateMark, stateOf, time, took} from './format.js';
 
 const PAGE_SIZE = 50;
@@ -27,8 +27,7 @@ function filterOf(query) {
 }
 
 export function workflowsPage({query, caller, refresh}) {
-  // Tokens of the pages before this one, to go back to.
-  let tokens = [''], next = '';
+  const pages = pager(refresh);
   const text = (name, hint) =>
     element('input', {name, value: query.get(name) ?? '', placeholder: hint, autocomplete: 'off', spellcheck: 'false'});
   const state = element('select', {name: 'state'}, element('option', {value: ''}, 'all'),
@@ -42,17 +41,7 @@ export function workflowsPage({query, caller, refresh}) {
     element('button', {type: 'submit'}, 'Filter'),
     element('button', {type: 'button', onclick: () => { location.hash = '#/workflows'; }}, 'Clear'));
   const list = table('Workflows', COLUMNS);
-  const newer = element('button', {type: 'button', disabled: true}, 'Previous page');
-  const older = element('button', {type: 'button', disabled: true}, 'Next page');
   const place = element('span', {class: 'quiet'});
-  // Both wait for the answer: a second click would skip a page.
-  const turnTo = change => {
-    newer.disabled = older.disabled = true;
-    change();
-    refresh();
-  };
-  newer.addEventListener('click', () => turnTo(() => tokens.pop()));
-  older.addEventListener('click', () => turnTo(() => tokens.push(next)));
   state.addEventListener('change', () => form.requestSubmit());
   order.addEventListener('change', () => form.requestSubmit());
   form.addEventListener('submit', event => {
@@ -74,30 +63,29 @@ export function workflowsPage({query, caller, refresh}) {
   }
 
   return {
-    root: element('section', {}, element('h1', {}, 'Workflows'), form, list.box, element('div', {class: 'bar'}, newer, older, place)),
+    root: element('section', {}, element('h1', {}, 'Workflows'), form, list.box, element('div', {class: 'bar'}, pages.buttons, place)),
     period: 2000,
     changeQuery(changed) {
       query = changed;
-      tokens = [''];
+      pages.reset();
       for (const input of form.elements) if (input.name) input.value = query.get(input.name) ?? '';
     },
     async update() {
       const tenant = query.get('tenant') || (caller.role === 'operator' ? '-' : '');
-      const request = {pageSize: PAGE_SIZE, pageToken: tokens[tokens.length - 1], filter: filterOf(query), tenant};
+      const request = {pageSize: PAGE_SIZE, pageToken: pages.token(), filter: filterOf(query), tenant};
       if (query.get('state')) request.states = [`STATE_${query.get('state').toUpperCase()}`];
       if (query.get('order')) request.orderBy = query.get('order');
-      const asked = tokens.length;
+      const asked = pages.page();
       const answer = await call('Workflows/ListWorkflows', request);
-      if (this.gone || tokens.length !== asked) return;
+      if (this.gone || pages.page() !== asked) return;
       const workflows = answer.workflows ?? [];
-      next = answer.nextPageToken ?? '';
+      const next = answer.nextPageToken ?? '';
       replaceContent(list.body, workflows.map(rowOf));
-      const first = (tokens.length - 1) * PAGE_SIZE;
+      const first = (pages.page() - 1) * PAGE_SIZE;
       const range = workflows.length ? `${count(first + 1)} to ${count(first + workflows.length)}` : 'none';
       list.caption.textContent = workflows.length ? `Workflows ${range}${next ? ', and more' : ''}` : 'No workflow is like that';
-      place.textContent = `Page ${tokens.length}`;
-      newer.disabled = tokens.length === 1;
-      older.disabled = !next;
+      place.textContent = `Page ${pages.page()}`;
+      pages.show(next);
       announce(list.caption.textContent);
     },
   };
