@@ -36,27 +36,27 @@ OverviewService::OverviewService(Engine& engine, const Pins& pins, const WorkerW
 grpc::ServerUnaryReactor* OverviewService::GetOverview(grpc::CallbackServerContext* context,
                                                        const v1::GetOverviewRequest* request,
                                                        v1::GetOverviewResponse* response) {
-  return rpc::UnaryLater(
-      get_, context, request, response,
-      [this](const auto&, const StepContext& step,
-             const rpc::Answer<v1::GetOverviewResponse>& answer) {
-        v1::GetOverviewResponse seen;
-        seen.set_tenant(step.tenant());
-        seen.set_role(rpc::RoleName(step.role()));
-        seen.set_version(QUENCH_VERSION);
-        *seen.mutable_start_time() = TimestampOf(start_us_);
-        v1::StoreState& store = *seen.mutable_store();
-        if (tell_store_) tell_store_(&store);
-        store.set_pinned_blobs(static_cast<int64_t>(pins_.size()));
-        store.set_kept_bytes(static_cast<int64_t>(pins_.kept_bytes()));
-        engine_.TellLoads([this, seen, answer](const Engine::Loads& loads) mutable {
-          AddServices(loads, &seen);
-          answer(std::move(seen));
-        });
-      });
+  return rpc::UnaryLater(get_, context, request, response,
+                         [this](const auto&, const StepContext& step,
+                                const rpc::Answer<v1::GetOverviewResponse>& answer) {
+                           v1::GetOverviewResponse seen;
+                           seen.set_tenant(step.tenant());
+                           seen.set_role(rpc::RoleName(step.role()));
+                           seen.set_version(QUENCH_VERSION);
+                           *seen.mutable_start_time() = TimestampOf(start_us_);
+                           v1::StoreState& store = *seen.mutable_store();
+                           if (tell_store_) tell_store_(&store);
+                           store.set_pinned_blobs(static_cast<int64_t>(pins_.size()));
+                           store.set_kept_bytes(static_cast<int64_t>(pins_.kept_bytes()));
+                           engine_.TellLoads([this, seen, answer, role = step.role()](
+                                                 const Engine::Loads& loads) mutable {
+                             AddServices(loads, role, &seen);
+                             answer(std::move(seen));
+                           });
+                         });
 }
 
-void OverviewService::AddServices(const Engine::Loads& loads,
+void OverviewService::AddServices(const Engine::Loads& loads, CallerRole role,
                                   v1::GetOverviewResponse* response) const {
   response->set_draining(loads.draining);
   for (const auto& [service, seen] : workers_.seen()) {
@@ -64,7 +64,9 @@ void OverviewService::AddServices(const Engine::Loads& loads,
     v1::ServiceState& state = *response->add_services();
     state.set_name(metrics::internal::LabelOf<metrics::Service>::Text(service));
     state.set_serving(seen.serves);
-    if (!seen.serves) state.set_problem(seen.problem);
+    // gRPC's own words name addresses behind the gateway.
+    if (!seen.serves)
+      state.set_problem(role == CallerRole::kOperator ? seen.problem : "does not answer");
     state.set_running_steps(load.running);
     state.set_queued_steps(load.queued);
     const int own = OwnSlots(registry_, service);

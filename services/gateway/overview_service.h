@@ -24,7 +24,8 @@ class OverviewService final : public v1::Overview::CallbackService {
                                         v1::GetOverviewResponse* response) override;
 
  private:
-  void AddServices(const Engine::Loads& loads, v1::GetOverviewResponse* response) const;
+  void AddServices(const Engine::Loads& loads, CallerRole role,
+                   v1::GetOverviewResponse* response) const;
 
   Engine& engine_;
   const Pins& pins_;
