@@ -334,6 +334,14 @@ absl::StatusOr<std::unique_ptr<GatewayHost>> GatewayHost::Start(const Options& o
   return host;
 }
 
+// At any level of the log: its token is nowhere else.
+static void TellAddress(const Console& console) {
+  const auto& sinks = spdlog::default_logger()->sinks();
+  spdlog::logger log("console", sinks.begin(), sinks.end());
+  log.info("console for browsers: {}", console.url());
+  log.flush();
+}
+
 absl::Status GatewayHost::StartConsole(const Options& options, const rpc::ServerOptions& server) {
   const config::v1::GatewayConfig& config = options.config;
   const std::string& listen = config.console().listen();
@@ -351,8 +359,9 @@ absl::Status GatewayHost::StartConsole(const Options& options, const rpc::Server
   // In this case everybody who reaches the console reaches the gateway, too.
   console.access.open_to_read = rpc::IsLocal(console.listen) && rpc::IsLocal(server.listen) &&
                                 rpc::UnixPath(server.listen).empty();
+  console.audit = audit_.get();
   QUENCH_ASSIGN_OR_RETURN(console_, Console::Start(console));
-  spdlog::info("console for browsers: {}", console_->url());
+  TellAddress(*console_);
   return absl::OkStatus();
 }
 

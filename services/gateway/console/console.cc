@@ -10,8 +10,9 @@
 
 #include "common/base/build_id.h"
 #include "common/base/status.h"
-#include "common/blobs/digest.h"
 #include "common/rpc/address.h"
+#include "common/rpc/audit.h"
+#include "common/rpc/errors.h"
 #include "common/rpc/metadata.h"
 #include "services/gateway/console/api.h"
 #include "services/gateway/console/blob_download.h"
@@ -67,41 +68,6 @@ std::string MediaTypeOf(const std::string& header) {
   return type;
 }
 
-absl::StatusOr<Link> LinkOf(const std::string& body) {
-  const auto json = nlohmann::json::parse(body, nullptr, false);
-  if (!json.is_object()) return InvalidArgument("the body is no object of JSON");
-  Link link;
-  try {
-    link.blob.hash = json.at("hash").get<std::string>();
-    link.blob.size = json.at("size").get<uint64_t>();
-    link.instance = json.value("tenant", "");
-    link.name = FileNameOf(json.value("name", "file"));
-    const std::string form = json.value("form", "file");
-    if (form == "page") link.form = Link::Form::kPage;
-    if (form == "text") link.form = Link::Form::kText;
-    if (form == "compile_report") link.form = Link::Form::kCompileReport;
-  } catch (const nlohmann::json::exception& error) {
-    return InvalidArgument("the body: {}", error.what());
-  }
-  if (!IsDigest(link.blob.hash)) {
-    return InvalidArgument("`hash`: must have 64 lower-case hex characters");
-  }
-  return link;
-}
-
-const char* TypeOf(Link::Form form) {
-  switch (form) {
-    case Link::Form::kPage:
-      return "text/html; charset=utf-8";
-    case Link::Form::kText:
-    case Link::Form::kCompileReport:
-      return "text/plain; charset=utf-8";
-    case Link::Form::kFile:
-      break;
-  }
-  return "application/octet-stream";
-}
-
 // The whole blob, in text.
 absl::StatusOr<std::string> ReportText(BlobDownload& download) {
   constexpr uint64_t kMost = uint64_t{8} << 20;
@@ -119,6 +85,38 @@ absl::StatusOr<std::string> ReportText(BlobDownload& download) {
       return absl::UnavailableError("the blob broke off");
   }
   return CompileReportText(bytes);
+}
+
+// The browser, or a proxy before it, in the form that gRPC gives: `ipv4:127.0.0.1:50000`.
+std::string PeerOf(const Request& request) {
+  const bool six = request.remote_addr.find(':') != std::string::npos;
+  return fmt::format(fmt::runtime(six ? "ipv6:[{}]:{}" : "ipv4:{}:{}"), request.remote_addr,
+                     request.remote_port);
+}
+
+// Names the browser in the gateway's log and audit, where the peer is the gateway's own process.
+std::string RequestIdOf(const Request& request) {
+  return fmt::format("console/{}/{}", PeerOf(request), RandomWord());
+}
+
+// The call that is asked for; null: none of the table.
+const ApiMethod* MethodOf(const Request& request) {
+  constexpr std::string_view kApi = "/api/";
+  if (request.method != "POST" || !request.path.starts_with(kApi)) return nullptr;
+  return FindApiMethod(request.path.substr(kApi.size()));
+}
+
+// Faults are warnings in the gateway's log. Addresses stay out of this one: clients choose them, and those of blobs are
+// secrets.
+void LogRequest(const Request& request, const Response& response) {
+  const bool usual = response.status < 400 || response.status == 404 || response.status == 409;
+  const ApiMethod* method = MethodOf(request);
+  const char* what = method != nullptr                     ? method->name
+                     : request.path == "/api/links"        ? "link"
+                     : request.path.starts_with("/blobs/") ? "download"
+                                                           : "page";
+  spdlog::log(usual ? spdlog::level::debug : spdlog::level::info, "console: {} status={} peer={}",
+              what, response.status, PeerOf(request));
 }
 
 void AddIfAbsent(Response& response, const char* name, const char* value) {
@@ -139,26 +137,21 @@ absl::StatusOr<std::unique_ptr<Console>> Console::Start(const ConsoleOptions& op
         options.listen);
   }
   std::unique_ptr<Console> console(new Console(options));
-  QUENCH_ASSIGN_OR_RETURN(console->server_, MakeHttpServer(options.tls, HttpLimits()));
-  absl::StatusOr<int> port = Bind(*console->server_, options.listen);
+  QUENCH_ASSIGN_OR_RETURN(console->server_, HttpServer::Make(options.tls, HttpLimits()));
+  absl::StatusOr<int> port = console->server_->Bind(options.listen);
   if (options.any_port && absl::IsUnavailable(port.status())) {
-    port = Bind(*console->server_, options.listen.substr(0, options.listen.rfind(':')) + ":0");
+    port = console->server_->Bind(options.listen.substr(0, options.listen.rfind(':')) + ":0");
   }
   if (!port.ok()) return Annotate(port.status(), "console");
   console->port_ = *port;
   console->SetHandlers();
-  console->thread_ =
-      std::thread([server = console->server_.get()] { server->listen_after_bind(); });
-  // The library forgets a stop that comes before it has begun.
-  while (!console->server_->is_running()) std::this_thread::yield();
+  console->server_->Begin();
   return console;
 }
 
 Console::~Console() {
   cancel_->Cancel();
-  if (!thread_.joinable()) return;
-  server_->stop();
-  thread_.join();
+  server_.reset();
 }
 
 std::string Console::url() const {
@@ -173,7 +166,7 @@ void Console::SetHandlers() {
     int http_status = 0;
     const absl::Status status = CheckRequest(request, &http_status);
     if (status.ok()) return HandlerResponse::Unhandled;
-    Fail(response, status, http_status);
+    Refuse(request, response, status, http_status);
     return HandlerResponse::Handled;
   });
   server_->set_post_routing_handler([](const Request&, Response& response) {
@@ -183,18 +176,19 @@ void Console::SetHandlers() {
     AddIfAbsent(response, "Referrer-Policy", "no-referrer");
     AddIfAbsent(response, "Cross-Origin-Opener-Policy", "same-origin");
   });
-  const httplib::Server::Handler on_error = [](const Request&, Response& response) {
+  const httplib::Server::Handler on_error = [this](const Request& request, Response& response) {
     if (!response.body.empty()) return;
     const int http_status = response.status;
-    Fail(response,
-         http_status == 413 ? InvalidArgument("the body is too long")
-                            : absl::NotFoundError("there is nothing here"),
-         http_status);
+    Refuse(request, response,
+           http_status == 413 ? InvalidArgument("the body is too long")
+                              : absl::NotFoundError("there is nothing here"),
+           http_status);
   };
   server_->set_error_handler(on_error);
   server_->set_exception_handler([](const Request&, Response& response, const std::exception_ptr&) {
     Fail(response, Internal("an exception came out of the handler"));
   });
+  server_->set_logger(LogRequest);
   const auto serve = [this](auto method) {
     return [this, method](const Request& request, Response& response) {
       (this->*method)(request, response);
@@ -265,6 +259,36 @@ absl::StatusOr<std::string> Console::Authorize(const Request& request, bool chan
               : "needs a token: open the address that the gateway printed");
 }
 
+absl::StatusOr<std::string> Console::Call(const ApiMethod& method, const Request& request,
+                                          const std::string& authorization,
+                                          const std::string& body) const {
+  StepContext step(cancel_, nullptr);
+  step.set_deadline(std::chrono::steady_clock::now() + kCallTime);
+  step.set_request_id(RequestIdOf(request));
+  rpc::ClientCall call(*options_.gateway, step);
+  if (!authorization.empty()) call.context()->AddMetadata(rpc::kAuthorizationKey, authorization);
+  return method.call(options_.gateway->grpc(), call.context(), body);
+}
+
+absl::Status Console::CheckCaller(const Request& request, const std::string& authorization) const {
+  // The word, or that there need be none, has been looked at.
+  if (options_.access.has_word && authorization.empty()) return absl::OkStatus();
+  return Call(*FindApiMethod("Overview/GetOverview"), request, authorization, "{}").status();
+}
+
+void Console::Refuse(const Request& request, Response& response, const absl::Status& status,
+                     int http_status) const {
+  Fail(response, status, http_status);
+  const ApiMethod* method = MethodOf(request);
+  if (method == nullptr || !method->changes || options_.audit == nullptr) return;
+  rpc::AuditEntry entry;
+  entry.call = fmt::format("quench.gateway.v1.{}", method->name);
+  entry.peer = PeerOf(request);
+  entry.code = absl::StatusCodeToString(status.code());
+  entry.reason = rpc::ReasonName(rpc::DefaultReason(status.code()));
+  options_.audit->Write(entry);
+}
+
 void Console::ServeFile(const Request& request, Response& response) const {
   const PageFile* file = FindPageFile(request.path);
   if (file == nullptr) {
@@ -292,24 +316,17 @@ void Console::ServeSession(const Request& request, Response& response) const {
 }
 
 void Console::ServeCall(const Request& request, Response& response) const {
-  const ApiMethod* method = FindApiMethod(request.path.substr(sizeof("/api/") - 1));
+  const ApiMethod* method = MethodOf(request);
   if (method == nullptr) {
     Fail(response, absl::UnimplementedError("the console makes no such call"), 404);
     return;
   }
   const absl::StatusOr<std::string> authorization = Authorize(request, method->changes);
   if (!authorization.ok()) {
-    Fail(response, authorization.status());
+    Refuse(request, response, authorization.status());
     return;
   }
-  StepContext step(cancel_, nullptr);
-  step.set_deadline(std::chrono::steady_clock::now() + kCallTime);
-  rpc::ClientCall call(*options_.gateway, step);
-  if (!authorization->empty()) {
-    call.context()->AddMetadata(rpc::kAuthorizationKey, *authorization);
-  }
-  const absl::StatusOr<std::string> answer =
-      method->call(options_.gateway->grpc(), call.context(), request.body);
+  const absl::StatusOr<std::string> answer = Call(*method, request, *authorization, request.body);
   if (!answer.ok()) {
     Fail(response, answer.status());
     return;
@@ -321,14 +338,20 @@ void Console::MakeLink(const Request& request, Response& response) {
   const absl::StatusOr<std::string> authorization = Authorize(request, false);
   absl::StatusOr<Link> link =
       authorization.ok() ? LinkOf(request.body) : absl::StatusOr<Link>(authorization.status());
-  if (!link.ok()) {
-    Fail(response, link.status());
+  absl::Status status = link.status();
+  if (status.ok()) status = CheckCaller(request, *authorization);
+  if (!status.ok()) {
+    Fail(response, status);
     return;
   }
   link->authorization = *authorization;
   const std::string name = link->name;
-  const nlohmann::json made = {
-      {"url", fmt::format("/blobs/{}/{}", links_.Add(*std::move(link)), name)}};
+  const absl::StatusOr<std::string> word = links_.Add(*std::move(link));
+  if (!word.ok()) {
+    Fail(response, word.status());
+    return;
+  }
+  const nlohmann::json made = {{"url", fmt::format("/blobs/{}/{}", *word, name)}};
   response.set_content(made.dump(), kJson);
 }
 
@@ -339,6 +362,10 @@ void Console::ServeBlob(const Request& request, Response& response) {
     Fail(response, absl::NotFoundError("the address has expired: ask for it again"));
     return;
   }
+  const auto log = [&](const std::string& outcome) {
+    spdlog::info("console: download of blob {}/{} tenant={} peer={}: {}", link->blob.hash,
+                 link->blob.size, link->instance, PeerOf(request), outcome);
+  };
   // Slow readers leave room for the page.
   struct Place {
     std::atomic<int>& count;
@@ -350,13 +377,16 @@ void Console::ServeBlob(const Request& request, Response& response) {
   if (place->before >= kMostDownloads) {
     response.set_header("Retry-After", "5");
     Fail(response, absl::UnavailableError("too many downloads at once: try again later"));
+    log("refused: too many at once");
     return;
   }
   auto download = std::make_shared<BlobDownload>(options_.gateway, cancel_, *link);
   if (const absl::Status status = download->Begin(); !status.ok()) {
     Fail(response, status);
+    log(MessageOf(status));
     return;
   }
+  log("begins");
   response.set_header("Content-Security-Policy", kBlobPolicy);
   if (link->form == Link::Form::kFile) {
     response.set_header("Content-Disposition",

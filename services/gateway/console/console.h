@@ -3,10 +3,10 @@
 
 #include <absl/status/statusor.h>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "common/base/context.h"
 #include "common/rpc/channel.h"
@@ -14,12 +14,17 @@
 #include "services/gateway/console/links.h"
 
 namespace httplib {
-class Server;
 struct Request;
 struct Response;
 }  // namespace httplib
+namespace quench::rpc {
+class AuditLog;
+}
 
 namespace quench::gateway {
+
+struct ApiMethod;
+class HttpServer;
 
 inline constexpr int kConsolePort = 8450;
 
@@ -39,13 +44,15 @@ struct ConsoleOptions {
   bool insecure = false;                  // plain text beyond this machine
   std::shared_ptr<rpc::Channel> gateway;  // its server outlives the console
   ConsoleAccess access;
+  rpc::AuditLog* audit =
+      nullptr;  // of the changes that do not reach the gateway; outlives the console
 };
 
 class Console {
  public:
   // UNAVAILABLE if the address is in use, INVALID_ARGUMENT for wrong options.
   static absl::StatusOr<std::unique_ptr<Console>> Start(const ConsoleOptions& options);
-  ~Console();  // ends the calls that run
+  ~Console();  // ends the calls and connections, whatever their clients do
 
   int port() const { return port_; }
   // The address for a browser, with the word in its fragment, which browsers do not send.
@@ -59,6 +66,14 @@ class Console {
   absl::Status CheckRequest(const httplib::Request& request, int* http_status) const;
   // The `authorization` to call the gateway with.
   absl::StatusOr<std::string> Authorize(const httplib::Request& request, bool changes) const;
+  // Makes the call at the gateway; returns its response as JSON.
+  absl::StatusOr<std::string> Call(const ApiMethod& method, const httplib::Request& request,
+                                   const std::string& authorization, const std::string& body) const;
+  // Whether the gateway takes this caller, where it looks at tokens.
+  absl::Status CheckCaller(const httplib::Request& request, const std::string& authorization) const;
+  // Answers with a refusal that the gateway does not see.
+  void Refuse(const httplib::Request& request, httplib::Response& response,
+              const absl::Status& status, int http_status = 0) const;
   void ServeFile(const httplib::Request& request, httplib::Response& response) const;
   void ServeSession(const httplib::Request& request, httplib::Response& response) const;
   void ServeCall(const httplib::Request& request, httplib::Response& response) const;
@@ -70,9 +85,8 @@ class Console {
   const std::shared_ptr<CancelToken> cancel_ = std::make_shared<CancelToken>();
   Links links_;
   std::atomic<int> downloads_ = 0;
-  std::unique_ptr<httplib::Server> server_;
+  std::unique_ptr<HttpServer> server_;
   int port_ = 0;
-  std::thread thread_;
 };
 
 }  // namespace quench::gateway

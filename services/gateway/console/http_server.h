@@ -1,33 +1,64 @@
-// The library's HTTP server within our limits: for browsers of people, a few at a time.
+// The library's handling of a request behind connections of our own, which are bounded: for browsers of people, a few at a
+// time.
 #pragma once
 
 #include <absl/status/statusor.h>
+#include <httplib.h>
 
+#include <atomic>
+#include <condition_variable>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "common/rpc/tls.h"
-
-namespace httplib {
-class Server;
-}
+#include "services/gateway/console/http_stream.h"
+#include "services/gateway/console/http_tls.h"
 
 namespace quench::gateway {
 
-struct HttpLimits {
-  int threads = 32;           // requests at once; others wait to be accepted
-  int waiting = 64;           // connections that have been, and have no thread yet
-  size_t max_body = 1 << 16;  // bytes of a request's
+// Each connection is for one request, so that whatever is left of one is never taken for another.
+class HttpServer final : public httplib::Server {
+ public:
+  // With `tls` it speaks TLS. INVALID_ARGUMENT for files that are none.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Make(const std::optional<rpc::TlsFiles>& tls,
+                                                          const HttpLimits& limits);
+  ~HttpServer() override;
+
+  // Takes HOST:PORT, where port 0 is a free one; returns the port. INVALID_ARGUMENT for what is no such address,
+  // UNAVAILABLE where it is in use.
+  absl::StatusOr<int> Bind(const std::string& listen);
+  // Answers what connects to the bound port, on threads of its own. Called once, after the handlers are set.
+  void Begin();
+  // Ends all connections, whatever their clients do; returns when no handler runs any more.
+  void Stop();
+
+ private:
+  HttpServer(std::unique_ptr<HttpTls> tls, const HttpLimits& limits);
+  void Accept();
+  void Rebind();
+  void Rest();  // for a second, or until Stop
+  void Enqueue(int socket);
+  void Work();
+  void Serve(int socket);
+  void CountWaiting();
+
+  const std::unique_ptr<HttpTls> tls_;  // null: plain text
+  const HttpLimits limits_;
+  std::string host_;
+  int port_ = 0;
+  HttpLoad load_;
+  std::mutex listener_mutex_;  // for who closes svr_sock_
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<int> waiting_;  // sockets
+  size_t idle_ = 0;          // threads
+  std::thread accepting_;
+  std::vector<std::thread> threads_;
 };
-
-// Each connection is for one request, so that whatever is left of one is never taken for another. With `tls` it reads the
-// certificate anew for each connection, and asks for a client's where the files say so.
-absl::StatusOr<std::unique_ptr<httplib::Server>> MakeHttpServer(
-    const std::optional<rpc::TlsFiles>& tls, const HttpLimits& limits);
-
-// Takes HOST:PORT, where port 0 is a free one; returns the port. INVALID_ARGUMENT for what is no such address,
-// UNAVAILABLE where it is in use.
-absl::StatusOr<int> Bind(httplib::Server& server, const std::string& listen);
 
 }  // namespace quench::gateway

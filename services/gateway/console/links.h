@@ -2,6 +2,8 @@
 // random word that stands for the blob and the token it was asked for with, for a while.
 #pragma once
 
+#include <absl/status/statusor.h>
+
 #include <chrono>
 #include <list>
 #include <mutex>
@@ -29,10 +31,12 @@ std::string RandomWord();
 class Links {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr size_t kMost = 1000;  // then the oldest goes
+  static constexpr size_t kMost = 1000;         // then there are no more until one ends
+  static constexpr size_t kMostOfCaller = 200;  // then the caller's oldest goes
   static constexpr auto kLife = std::chrono::minutes(10);
 
-  std::string Add(Link link, Clock::time_point now = Clock::now());
+  // RESOURCE_EXHAUSTED if there is no room: callers do not end the addresses of others.
+  absl::StatusOr<std::string> Add(Link link, Clock::time_point now = Clock::now());
   std::optional<Link> Find(const std::string& word, Clock::time_point now = Clock::now());
 
  private:
@@ -41,9 +45,18 @@ class Links {
     Link link;
     Clock::time_point end;
   };
+  void RemoveEnded(Clock::time_point now);
+
   std::mutex mutex_;
   std::list<Entry> entries_;  // oldest first
 };
+
+// The blob that `POST /api/links` asks for by the JSON of `hash`, `size`, and `tenant`, `name`, `form`. INVALID_ARGUMENT says what
+// is wrong with it.
+absl::StatusOr<Link> LinkOf(const std::string& body);
+
+// The MIME type to send it as.
+const char* TypeOf(Link::Form form);
 
 // The last part of a path, with nothing in it but letters, digits, `.`, `_` and `-`; `file` if that is nothing.
 std::string FileNameOf(const std::string& name);

@@ -11,9 +11,12 @@
 #include "common/http/http_client.h"
 #include "common/rpc/tenants.h"
 #include "google/longrunning/operations.pb.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 #include "quench/gateway/v1/workflows.grpc.pb.h"
 #include "services/gateway/console/api.h"
 #include "services/gateway/host.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/certificates.h"
 #include "tests/support/matchers.h"
 #include "tests/support/wait.h"
@@ -27,7 +30,7 @@ using quench::testing::HasSubstr;
 using quench::testing::WaitFor;
 
 constexpr char kJson[] = "application/json";
-constexpr char kViewer[] = "viewer-token", kUser[] = "user-token";
+constexpr char kViewer[] = "viewer-token", kUser[] = "user-token", kOperator[] = "operator-token";
 
 class ConsoleTest : public ::testing::Test {
  protected:
@@ -55,7 +58,8 @@ class ConsoleTest : public ::testing::Test {
   void DemandTokens() {
     const std::filesystem::path file = folder_.path() / "tokens";
     std::ofstream(file) << "red " << Sha256Hex(std::string(kViewer)) << " role=viewer\n"
-                        << "red " << Sha256Hex(std::string(kUser)) << "\n";
+                        << "red " << Sha256Hex(std::string(kUser)) << "\n"
+                        << "ops " << Sha256Hex(std::string(kOperator)) << " role=operator\n";
     options_.config.mutable_server()->set_token_file(file.string());
   }
   http::Url UrlOf(const std::string& target) const {
@@ -363,15 +367,118 @@ TEST_F(ConsoleTest, APortInUseIsAnErrorOnlyIfItWasAskedFor) {
   EXPECT_NE((*console)->port(), host_->console()->port());
 }
 
-TEST(LinksTest, AnAddressIsForAWhileAndTheOldestGoesFirst) {
+TEST_F(ConsoleTest, LinksAreForCallersThatTheGatewayTakes) {
+  DemandTokens();
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const json model = {{"hash", Sha256Hex(std::string("model"))}, {"size", 5}};
+  EXPECT_EQ(Post("/api/links", model).status, 401);
+  EXPECT_EQ(Post("/api/links", model, "wrong").status, 401);
+  const http::Response made = Post("/api/links", model, kViewer);
+  ASSERT_EQ(made.status, 200) << made.body;
+  EXPECT_EQ(Get(json::parse(made.body).at("url")).body, "model");
+  json other = model;
+  other["tenant"] = "../red";
+  EXPECT_EQ(Post("/api/links", other, kViewer).status, 400);
+}
+
+TEST_F(ConsoleTest, TheAuditNamesBrowsersWhetherTheGatewayOrTheConsoleRefusesThem) {
+  const std::filesystem::path file = folder_.path() / "audit";
+  options_.config.mutable_server()->set_audit_file(file.string());
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const json named = {{"name", "workflows/nothing"}};
+  EXPECT_EQ(Post("/api/Workflows/CancelWorkflow", named, "wrong").status, 401);
+  EXPECT_EQ(Post("/api/Workflows/CancelWorkflow", named, "", "text/plain").status, 415);
+  EXPECT_EQ(Post("/api/Workflows/CancelWorkflow", named, word_).status, 404);
+  EXPECT_EQ(Post("/api/Workflows/ListWorkflows", named, "wrong").status, 401);
+  std::ifstream in(file);
+  std::vector<json> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
+  ASSERT_EQ(lines.size(), 3);
+  for (const json& line : lines) {
+    EXPECT_EQ(line.at("call"), "quench.gateway.v1.Workflows/CancelWorkflow");
+  }
+  EXPECT_EQ(lines.at(0).at("code"), "UNAUTHENTICATED");
+  EXPECT_THAT(lines.at(0).at("peer"), HasSubstr("ipv4:127.0.0.1:"));
+  EXPECT_EQ(lines.at(1).at("code"), "INVALID_ARGUMENT");
+  EXPECT_EQ(lines.at(2).at("code"), "NOT_FOUND");
+  EXPECT_THAT(lines.at(2).at("request"), HasSubstr("console/ipv4:127.0.0.1:"));
+}
+
+TEST_F(ConsoleTest, TheAddressIsLoggedAtAnyLevel) {
+  quench::testing::CapturedLog log;
+  spdlog::default_logger()->set_level(spdlog::level::err);
+  ASSERT_NO_FATAL_FAILURE(Start());
+  host_.reset();
+  EXPECT_THAT(log.Take(), HasSubstr("/#token=" + word_));
+}
+
+TEST_F(ConsoleTest, OperatorsAloneSeeWhyAServiceDoesNotAnswer) {
+  DemandTokens();
+  rpc::ChannelOptions nowhere;
+  nowhere.address = "unix:" + (folder_.path() / "nowhere").string();
+  options_.channels.codegen = *rpc::Channel::Open(nowhere);
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const auto problem = [this](const char* token) {
+    std::string seen;
+    EXPECT_TRUE(WaitFor([&] {
+      const json overview =
+          json::parse(Post("/api/Overview/GetOverview", json::object(), token).body);
+      for (const json& service : overview.value("services", json::array())) {
+        if (service.at("name") == "codegen") seen = service.value("problem", "");
+      }
+      return !seen.empty();
+    }));
+    return seen;
+  };
+  EXPECT_EQ(problem(kViewer), "does not answer");
+  EXPECT_NE(problem(kOperator), "does not answer");
+}
+
+TEST(ConsoleApiTest, ADamagedDetailDoesNotHideTheResponse) {
+  v1::Workflow workflow;
+  workflow.set_title("chain");
+  workflow.mutable_error()->set_message("broken");
+  workflow.mutable_error()->add_details()->set_type_url("type.googleapis.com/nobody.knows.This");
+  v1::ListWorkflowsResponse list;
+  *list.add_workflows() = workflow;
+  const absl::StatusOr<std::string> text = ResponseJson(&list);
+  ASSERT_TRUE(text.ok()) << text.status();
+  const json read = json::parse(*text).at("workflows").at(0);
+  EXPECT_EQ(read.at("title"), "chain");
+  EXPECT_EQ(read.at("error").at("message"), "broken");
+  google::rpc::Status late;
+  late.set_message("later");
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_seconds(1'000'000'000'000'000'000);
+  late.add_details()->PackFrom(retry);
+  EXPECT_EQ(json::parse(*ResponseJson(&late)).at("message"), "later");
+}
+
+TEST(LinksTest, AnAddressIsForAWhileAndItsCallersOldestGoesFirst) {
   Links links;
   const auto now = Links::Clock::now();
-  const std::string first = links.Add({.name = "first"}, now);
+  const std::string first = *links.Add({.authorization = "one", .name = "first"}, now);
   EXPECT_EQ(links.Find(first, now)->name, "first");
   EXPECT_FALSE(links.Find(first, now + Links::kLife).has_value());
-  const std::string second = links.Add({.name = "second"}, now);
-  for (size_t i = 0; i < Links::kMost; ++i) links.Add({}, now);
+  const std::string second = *links.Add({.authorization = "one", .name = "second"}, now);
+  const std::string others = *links.Add({.authorization = "two"}, now);
+  for (size_t i = 0; i < Links::kMostOfCaller; ++i) {
+    EXPECT_TRUE(links.Add({.authorization = "one"}, now).ok());
+  }
   EXPECT_FALSE(links.Find(second, now).has_value());
+  EXPECT_TRUE(links.Find(others, now).has_value());
+}
+
+TEST(LinksTest, AFullTableRefusesUntilAnAddressEnds) {
+  Links links;
+  const auto now = Links::Clock::now();
+  const std::string first = *links.Add({.authorization = "first"}, now);
+  for (size_t i = 1; i < Links::kMost; ++i) {
+    EXPECT_TRUE(links.Add({.authorization = fmt::format("{}", i)}, now).ok());
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(links.Add({}, now).status()));
+  EXPECT_TRUE(links.Find(first, now).has_value());
+  EXPECT_TRUE(links.Add({}, now + Links::kLife).ok());
 }
 
 TEST(LinksTest, FileNamesAreHarmless) {
