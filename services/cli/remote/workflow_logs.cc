@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/status.h"
+#include "services/cli/remote/fleet_table.h"
 
 namespace quench::cli {
 namespace {
@@ -86,7 +87,11 @@ absl::Status PrintLogs(const LogsJob& job, GatewayClient& client, const StepCont
     if (!job.step.empty()) QUENCH_RETURN_IF_ERROR(CheckStep(workflow, job.step));
     for (const Line& line : lines.Take(workflow, job.step)) Print(line, job);
     std::fflush(stdout);
-    if (!job.follow || HasEnded(workflow.state())) return absl::OkStatus();
+    if (!job.follow) return absl::OkStatus();
+    if (HasEnded(workflow.state())) {
+      fmt::print(stderr, "{} {}\n", workflow.name(), StateText(workflow.state()));
+      return absl::OkStatus();
+    }
     wake.wait_for(lock, context.cancel_token()->stop_token(), kLookAgain, [] { return false; });
     QUENCH_RETURN_IF_ERROR(context.Check());
   }

@@ -14,7 +14,7 @@ struct LogsJob {
   bool json = false;     // an object a line
 };
 
-// Prints the lines. NOT_FOUND if there is no such step.
+// Prints the lines; with `follow`, how the workflow ended, on stderr. NOT_FOUND if there is no such step.
 absl::Status PrintLogs(const LogsJob& job, GatewayClient& client, const StepContext& context);
 
 }  // namespace quench::cli
