@@ -11,16 +11,37 @@ import tempfile
 
 try:
     import numpy as np
+    import onnx
     import onnxruntime
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
+
+BYTE_PRODUCTS = {"ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"}
+SATURATED = "ONNX Runtime's products of u8 and s8 saturate on this CPU, which lacks VNNI"
+
 
 def session(path):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def saturates():
+    """Whether ONNX Runtime adds pairs of u8 * s8 in 16 bits here: on x86 without VNNI, whatever its option of precision says."""
+    left = onnx.helper.make_tensor_value_info("left", onnx.TensorProto.UINT8, [4, 8])
+    right = onnx.helper.make_tensor_value_info("right", onnx.TensorProto.INT8, [8, 16])
+    product = onnx.helper.make_tensor_value_info("product", onnx.TensorProto.INT32, [4, 16])
+    node = onnx.helper.make_node("MatMulInteger", ["left", "right"], ["product"])
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "probe", [left, right], [product]),
+                                   opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    found = session(model.SerializeToString()).run(None, {"left": np.full((4, 8), 255, np.uint8), "right": np.full((8, 16), 127, np.int8)})[0]
+    return bool((found != 8 * 255 * 127).any())
+
+
+def has_byte_products(folder):
+    return any(node.op_type in BYTE_PRODUCTS for node in onnx.load(folder / "model.onnx", load_external_data=False).graph.node)
 
 
 def distance(actual, expected):
@@ -81,9 +102,11 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         work = args.work or pathlib.Path(scratch)
         subprocess.run([args.graphs, "--dump", work, "--seed", str(args.seed), "--count", str(args.count)], check=True)
-        declined, compared, wrong, same = collections.Counter(), collections.Counter(), [], 0
+        declined, compared, wrong, same, inexact = collections.Counter(), collections.Counter(), [], 0, saturates()
         for folder in sorted(work.iterdir(), key=lambda each: int(each.name)):
             problem, reason = check(folder, compared)
+            if problem and inexact and has_byte_products(folder):
+                problem, reason = None, SATURATED
             if reason:
                 declined[reason[:90]] += 1
             elif problem:

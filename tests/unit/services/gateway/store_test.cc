@@ -339,11 +339,11 @@ TEST(SqliteJobStoreTest, RefusesWhatItCannotRead) {
   ASSERT_TRUE(SqliteJobStore::Open(folder.path()).ok());
   {
     const auto db = Sqlite::Open(folder.path() / "workflows.db");
-    ASSERT_EQ((*db)->Execute("PRAGMA user_version = 4"), absl::OkStatus());
+    ASSERT_EQ((*db)->Execute("PRAGMA user_version = 5"), absl::OkStatus());
   }
   const absl::Status newer = SqliteJobStore::Open(folder.path()).status();
   EXPECT_EQ(newer.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(MessageOf(newer), HasSubstr("has schema 4, this Quench knows 3"));
+  EXPECT_THAT(MessageOf(newer), HasSubstr("has schema 5, this Quench knows 4"));
   for (const std::string end : {"-wal", "-shm"}) {
     std::filesystem::remove(folder.path() / ("workflows.db" + end));
   }
