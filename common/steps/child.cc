@@ -283,7 +283,11 @@ void Child::Take(const std::string& bytes) {
   if (!news.ParseFromString(bytes)) {
     return Kill(Internal("the step's process sent an invalid message"), ChildEnd::kCrashed);
   }
-  usage_.peak_memory_bytes = std::max(usage_.peak_memory_bytes, news.peak_memory_bytes());
+  // The child's own word counts up to its limit only: what it runs may have taken it over.
+  const int64_t limit = order_.max_memory_bytes();
+  const int64_t peak = news.peak_memory_bytes();
+  usage_.peak_memory_bytes =
+      std::max(usage_.peak_memory_bytes, limit == 0 ? peak : std::min(peak, limit));
   if (news.has_pulse()) return liveness_.OnPulse(news.pulse(), Clock::now());
   if (news.has_progress()) {
     liveness_.OnProgress();

@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <string>
 #include <utility>
 
@@ -20,11 +22,26 @@ namespace fs = std::filesystem;
 constexpr char kPrefix[] = "quench-steps-";
 constexpr char kLock[] = "lock";
 
-// A descriptor that holds the folder's lock, or -1 when another process does.
-int TryLock(const fs::path& folder, int flags) {
-  const int fd = ::open((folder / kLock).c_str(), flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd >= 0 && ::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-  if (fd >= 0) ::close(fd);
+// A descriptor that holds a lock on `file`, or -1 with errno set when another process holds it or there is
+// no such file.
+int TryLock(const fs::path& file, int flags) {
+  const int fd = ::open(file.c_str(), flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0 || ::flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return -1;
+}
+
+// The lock of a new folder gets its name once it is held: a server that looks for leftovers meanwhile finds
+// either no lock or one in use.
+int LockNew(const fs::path& folder) {
+  const fs::path unnamed = folder / (std::string(kLock) + ".new");
+  const int fd = TryLock(unnamed, O_CREAT);
+  if (fd < 0 || ::rename(unnamed.c_str(), (folder / kLock).c_str()) == 0) return fd;
+  const int error = errno;
+  ::close(fd);
+  errno = error;
   return -1;
 }
 
@@ -33,7 +50,7 @@ void RemoveLeftovers(const fs::path& parent) {
   for (fs::directory_iterator entry(parent, error), end; !error && entry != end;
        entry.increment(error)) {
     if (!entry->path().filename().string().starts_with(kPrefix)) continue;
-    const int fd = TryLock(entry->path(), 0);
+    const int fd = TryLock(entry->path() / kLock, 0);
     if (fd < 0) continue;  // in use, or not ours
     RemoveTree(entry->path());
     ::close(fd);
@@ -51,9 +68,18 @@ absl::StatusOr<ScratchFolder> ScratchFolder::Create(const fs::path& parent) {
   RemoveLeftovers(root);
   std::string path = (root / kPrefix).string() + "XXXXXX";
   if (::mkdtemp(path.data()) == nullptr) return ErrnoStatus(errno, "create a folder in", root);
-  const int lock = TryLock(path, O_CREAT);
+  const int lock = LockNew(path);
   if (lock < 0) return ErrnoStatus(errno, "lock", path);
   return ScratchFolder(path, lock);
+}
+
+absl::StatusOr<TempDir> ScratchFolder::Step() const {
+  absl::StatusOr<TempDir> step = TempDir::Create(path_);
+  // The folder made anew has no lock, so no server takes it for a leftover.
+  if (absl::IsNotFound(step.status()) && (::mkdir(path_.c_str(), 0700) == 0 || errno == EEXIST)) {
+    step = TempDir::Create(path_);
+  }
+  return step;
 }
 
 ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept

@@ -19,8 +19,8 @@ class ScratchFolder {
   ScratchFolder& operator=(ScratchFolder&&) = delete;
   ~ScratchFolder();
 
-  // A new folder for one step.
-  absl::StatusOr<TempDir> Step() const { return TempDir::Create(path_); }
+  // A new folder for one step, also where a cleaner of temporary files has removed this one meanwhile.
+  absl::StatusOr<TempDir> Step() const;
   const std::filesystem::path& path() const { return path_; }
 
  private:

@@ -258,6 +258,7 @@ class Engine {
   // Why a step that has waited for its service since `since_us` fails; OK: it goes on waiting.
   absl::Status OutOfPatience(const LiveWorkflow& workflow, const LiveStep& step, int64_t since_us);
   void Requeue(const WorkflowPtr& workflow, int step);
+  void Enqueue(const LiveWorkflow& workflow, int step);
   void Rewind(const WorkflowPtr& workflow, int step, const absl::Status& status);
   void CountRetry(const LiveStep& step, metrics::RetryReason reason);
   double Jitter() { return std::uniform_real_distribution<double>(0, 1)(random_); }

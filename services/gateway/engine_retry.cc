@@ -265,13 +265,18 @@ void Engine::Requeue(const WorkflowPtr& workflow, int step) {
   LiveStep& live = workflow->steps[step];
   ++live.epoch;
   if (Follow(workflow, step)) return;
-  queue_.Add({{workflow->id, step},
+  Enqueue(*workflow, step);
+}
+
+void Engine::Enqueue(const LiveWorkflow& workflow, int step) {
+  const LiveStep& live = workflow.steps[step];
+  queue_.Add({{workflow.id, step},
               live.row->service_label,
               live.row->stage,
-              workflow->header.tenant(),
+              workflow.header.tenant(),
               live.order,
               Microseconds(live.value->ready_time()),
-              workflow->header.priority()});
+              workflow.header.priority()});
 }
 
 // Steps that gave the missing blobs do so once more; `step` waits for them.

@@ -72,13 +72,7 @@ void Engine::Ready(const WorkflowPtr& workflow, int step) {
   if (live.order == 0) live.order = next_order_++;
   Touch(workflow);
   if (Follow(workflow, step)) return;
-  queue_.Add({{workflow->id, step},
-              live.row->service_label,
-              live.row->stage,
-              workflow->header.tenant(),
-              live.order,
-              loop_.UnixMicroseconds(),
-              workflow->header.priority()});
+  Enqueue(*workflow, step);
 }
 
 // Whether an identical step runs already, whose result it takes.

@@ -35,6 +35,20 @@ export function announce(text) {
   if (live.textContent !== text) live.textContent = text;
 }
 
+// Buttons that change something: errors of what one does stand in `trouble`, beside it; what has changed is seen at once.
+export function guardBy(trouble, refresh) {
+  return async act => {
+    trouble.hidden = true;
+    try {
+      await act();
+      await refresh();
+    } catch (error) {
+      trouble.textContent = error.message;
+      trouble.hidden = false;
+    }
+  };
+}
+
 // Replaces the content where it differs, so that what is selected or being read stays; keeps the focus where it was, by
 // the data-key of its element.
 export function replaceContent(place, ...children) {

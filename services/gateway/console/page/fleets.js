@@ -1,6 +1,6 @@
 // Fleets, and the cells of one: each model with each set of options for each target.
 import {call} from './api.js';
-import {announce, element, field, pager, replaceContent, row, table} from './dom.js';
+import {announce, element, field, guardBy, pager, replaceContent, row, table} from './dom.js';
 import {bytes, count, countsBar, countsText, fleetAddress, hasEnded, labelMarks, seconds, STATES, stateMark, stateOf, time, took, zone} from './format.js';
 import {changeButton} from './workflow.js';
 import {workflowAddress} from './workflows.js';
@@ -45,16 +45,7 @@ export function fleetPage({parts, query, caller, refresh}) {
   const id = parts[0], here = `#/fleets/${encodeURIComponent(id)}`;
   let tenant = query.get('tenant') ?? '';
   const facts = element('div'), trouble = element('p', {class: 'problem', hidden: true});
-  const guard = async act => {
-    trouble.hidden = true;
-    try {
-      await act();
-      await refresh();
-    } catch (error) {
-      trouble.textContent = error.message;
-      trouble.hidden = false;
-    }
-  };
+  const guard = guardBy(trouble, refresh);
   const cancel = changeButton('Cancel', 'Cancel all of it: sure?', () => guard(() => call('Fleets/CancelFleet', {id, tenant})));
   const retry = changeButton('Retry what failed', '', () => guard(() => call('Fleets/RetryFleet', {id, tenant})));
   const state = element('select', {name: 'state'}, element('option', {value: ''}, 'all'), STATES.map(each => element('option', {value: each}, each)));

@@ -1,6 +1,6 @@
 // One workflow: its graph, its steps, and the details of one of them.
 import {call, linkTo} from './api.js';
-import {announce, element, field, replaceContent, row, table} from './dom.js';
+import {announce, element, field, guardBy, replaceContent, row, table} from './dom.js';
 import {bytes, clock, count, countsBar, countsText, fleetAddress, hasEnded, labelMarks, STATES, stateMark, stateOf, time, took, totalOf, zone} from './format.js';
 import {graphOf, MOST_NODES} from './graph.js';
 
@@ -114,6 +114,7 @@ function factsOf(step) {
 export function workflowPage({parts, query, caller, refresh}) {
   const name = `workflows/${parts[0]}`, here = `#/workflows/${encodeURIComponent(parts[0])}`;
   const heading = element('h1', {}, parts[0]), facts = element('div'), trouble = element('p', {class: 'problem', hidden: true});
+  const guard = guardBy(trouble, refresh);
   const cancel = changeButton('Cancel', 'Cancel it: sure?', () => guard(() => call('Workflows/CancelWorkflow', {name})));
   const retry = changeButton('Retry what failed', '', () => guard(() => call('Workflows/RetryWorkflow', {name})));
   const graphBox = element('div', {class: 'graph', role: 'region', 'aria-label': 'Graph', tabindex: 0});
@@ -126,17 +127,6 @@ export function workflowPage({parts, query, caller, refresh}) {
   let graph = null, chosen = query.get('step') ?? '', focusDetails = false, pages = 1, shownLog = null, chosenAt = '';
   const addressOf = step => `${here}?step=${encodeURIComponent(step.name)}`;
 
-  // Errors of what a button does stand beside it; what has changed is seen at once.
-  async function guard(act) {
-    trouble.hidden = true;
-    try {
-      await act();
-      await refresh();
-    } catch (error) {
-      trouble.textContent = error.message;
-      trouble.hidden = false;
-    }
-  }
   state.addEventListener('change', () => { pages = 1; refresh(); });
   more.addEventListener('click', () => { ++pages; refresh(); });
 
