@@ -1,74 +1,45 @@
 #include "common/metrics/endpoint.h"
 
-#include <prometheus/collectable.h>
-#include <prometheus/exposer.h>
-#include <spdlog/spdlog.h>
-
-#include <exception>
-#include <string_view>
+#include <httplib.h>
 
 #include "common/base/status.h"
+#include "common/http/http_server.h"
 
 namespace quench::metrics {
 namespace {
 
-class Scraped : public prometheus::Collectable {
- public:
-  explicit Scraped(const Registry& registry) : registry_(registry) {}
-  std::vector<prometheus::MetricFamily> Collect() const override { return registry_.Collect(); }
+constexpr char kText[] = "text/plain; version=0.0.4; charset=utf-8";
+constexpr char kOpenMetrics[] = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
- private:
-  const Registry& registry_;
-};
-
-// The server below takes lists, redirections and TLS marks where an address is wanted: only
-// host:port gets there.
-bool IsHostAndPort(std::string_view text) {
-  const size_t colon = text.rfind(':');
-  if (colon == 0 || colon == std::string_view::npos) return false;
-  const std::string_view host = text.substr(0, colon), port = text.substr(colon + 1);
-  if (port.empty() || port.size() > 5 ||
-      port.find_first_not_of("0123456789") != std::string_view::npos ||
-      std::stoi(std::string(port)) > 65535) {
-    return false;
+// OpenMetrics for whoever takes it, whatever else it prefers.
+void Scrape(const Registry& registry, const httplib::Request& request,
+            httplib::Response& response) {
+  if (request.get_header_value("Accept").find("application/openmetrics-text") !=
+      std::string::npos) {
+    response.set_content(registry.OpenMetrics(), kOpenMetrics);
+  } else {
+    response.set_content(registry.Text(), kText);
   }
-  if (host.front() == '[') {
-    return host.back() == ']' &&
-           host.find_first_not_of("0123456789abcdefABCDEF:.[]") == std::string_view::npos;
-  }
-  return host.find_first_of(":,+[] ") == std::string_view::npos;
 }
 
 }  // namespace
 
-struct Endpoint::Http {
-  Http(const std::string& listen, const Registry& registry)
-      : scraped(std::make_shared<Scraped>(registry)), exposer(listen) {
-    exposer.RegisterCollectable(scraped);
-  }
-  std::shared_ptr<Scraped> scraped;  // outlives the exposer, which only has a weak pointer
-  prometheus::Exposer exposer;
-};
-
 absl::StatusOr<std::unique_ptr<Endpoint>> Endpoint::Start(const std::string& listen,
                                                           const Registry& registry) {
-  if (!IsHostAndPort(listen)) {
-    return InvalidArgument("cannot serve metrics on `{}`: the address must be HOST:PORT", listen);
-  }
-  try {
-    auto http = std::make_unique<Http>(listen, registry);
-    const std::vector<int> ports = http->exposer.GetListeningPorts();
-    if (!ports.empty()) {
-      return std::unique_ptr<Endpoint>(new Endpoint(std::move(http), ports.front()));
-    }
-  } catch (const std::exception& error) {
-    spdlog::debug("metrics on `{}`: {}", listen, error.what());  // types of the library's own
-  }
-  return absl::UnavailableError(fmt::format(
-      "cannot serve metrics on `{}`: the address is in use or not of this machine", listen));
+  http::Limits limits;
+  limits.threads = 4;
+  auto server = std::make_unique<http::Server>(limits);
+  absl::StatusOr<int> port = server->Bind(listen);
+  if (!port.ok()) return Annotate(port.status(), "metrics");
+  server->Get("/metrics", [&registry](const auto& request, auto& response) {
+    Scrape(registry, request, response);
+  });
+  server->Begin();
+  return std::unique_ptr<Endpoint>(new Endpoint(std::move(server), *port));
 }
 
-Endpoint::Endpoint(std::unique_ptr<Http> http, int port) : http_(std::move(http)), port_(port) {}
+Endpoint::Endpoint(std::unique_ptr<http::Server> server, int port)
+    : server_(std::move(server)), port_(port) {}
 
 Endpoint::~Endpoint() = default;
 

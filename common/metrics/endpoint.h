@@ -9,6 +9,10 @@
 
 #include "common/metrics/metrics.h"
 
+namespace quench::http {
+class Server;
+}
+
 namespace quench::metrics {
 
 class Endpoint {
@@ -18,13 +22,12 @@ class Endpoint {
   // taken.
   static absl::StatusOr<std::unique_ptr<Endpoint>> Start(const std::string& listen,
                                                          const Registry& registry);
-  ~Endpoint();  // takes up to 2 s: the library's server looks that often whether it shall stop
+  ~Endpoint();
   int port() const { return port_; }
 
  private:
-  struct Http;
-  Endpoint(std::unique_ptr<Http> http, int port);
-  std::unique_ptr<Http> http_;
+  Endpoint(std::unique_ptr<http::Server> server, int port);
+  std::unique_ptr<http::Server> server_;
   int port_;
 };
 

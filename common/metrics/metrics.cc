@@ -6,14 +6,19 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <list>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string_view>
 #include <variant>
 
 #include "common/base/status.h"
+#include "common/base/trace_context.h"
+#include "common/metrics/open_metrics.h"
 #include "common/metrics/process.h"
 
 namespace quench::metrics {
@@ -109,7 +114,7 @@ const std::vector<double>& Buckets() {
 namespace {
 
 using AnyFamily = std::variant<prometheus::Family<Counter>*, prometheus::Family<Gauge>*,
-                               prometheus::Family<Histogram>*>;
+                               prometheus::Family<prometheus::Histogram>*>;
 
 AnyFamily Build(const internal::Row& row, prometheus::Registry& registry) {
   const auto build = [&](auto builder) -> AnyFamily {
@@ -127,11 +132,31 @@ AnyFamily Build(const internal::Row& row, prometheus::Registry& registry) {
 
 }  // namespace
 
+Histogram::Histogram(prometheus::Histogram& counts)
+    : counts_(counts), exemplars_(internal::Buckets().size() + 1) {}
+
+void Histogram::Observe(double seconds, const std::string& traceparent) {
+  counts_.Observe(seconds);
+  std::optional<TraceContext> trace = ParseTraceparent(traceparent);
+  if (!trace || !trace->sampled) return;
+  const std::vector<double>& bounds = internal::Buckets();
+  const auto bucket = std::lower_bound(bounds.begin(), bounds.end(), seconds) - bounds.begin();
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  const std::lock_guard lock(mutex_);
+  exemplars_[static_cast<size_t>(bucket)] = {std::move(trace->trace_id), seconds, now.count()};
+}
+
+std::vector<Exemplar> Histogram::exemplars() const {
+  const std::lock_guard lock(mutex_);
+  return exemplars_;
+}
+
 struct Registry::Families {
   prometheus::Registry registry;
   std::vector<AnyFamily> rows;
-  std::mutex mutex;  // of `open`
+  std::mutex mutex;  // of `open` and `histograms`
   std::array<std::set<std::string>, internal::kLabelCount> open;
+  std::map<std::pair<std::string, prometheus::Labels>, Histogram> histograms;  // by name and labels
   std::mutex refresh_mutex;  // held while hooks run: one that is removed has returned
   std::list<std::function<void()>> refresh;
 
@@ -156,23 +181,30 @@ Type& Registry::Series(internal::RowIndex row, std::vector<std::string> values) 
     labels[internal::LabelTable()[indices[i]].name] =
         families_->Bounded(indices[i], std::move(values[i]));
   }
-  auto& family = *std::get<prometheus::Family<Type>*>(families_->rows[row]);
   if constexpr (std::is_same_v<Type, Histogram>) {
-    return family.Add(labels, internal::Buckets());
+    auto& family = *std::get<prometheus::Family<prometheus::Histogram>*>(families_->rows[row]);
+    prometheus::Histogram& counts = family.Add(labels, internal::Buckets());
+    const std::lock_guard lock(families_->mutex);
+    return families_->histograms
+        .try_emplace({internal::RowTable()[row].name, std::move(labels)}, counts)
+        .first->second;
   } else {
-    return family.Add(labels);
+    return std::get<prometheus::Family<Type>*>(families_->rows[row])->Add(labels);
   }
 }
 template Counter& Registry::Series(internal::RowIndex, std::vector<std::string>);
 template Gauge& Registry::Series(internal::RowIndex, std::vector<std::string>);
 template Histogram& Registry::Series(internal::RowIndex, std::vector<std::string>);
 
-// Every combination of closed values after those in `values`.
+// Every combination of closed values after those in `values`, of a counter or gauge.
 void Registry::Initialise(internal::RowIndex row, std::vector<std::string>* values) {
   const internal::Row& what = internal::RowTable()[row];
   if (values->size() == what.labels.size()) {
-    std::visit([&]<typename Type>(prometheus::Family<Type>*) { Series<Type>(row, *values); },
-               families_->rows[row]);
+    if (what.type == prometheus::MetricType::Counter) {
+      Series<Counter>(row, *values);
+    } else {
+      Series<Gauge>(row, *values);
+    }
     return;
   }
   for (const char* value : internal::LabelTable()[what.labels[values->size()]].texts) {
@@ -220,6 +252,16 @@ std::vector<prometheus::MetricFamily> Registry::Collect() const {
               [](const auto& a, const auto& b) { return a.label < b.label; });
   }
   return families;
+}
+
+std::string Registry::OpenMetrics() const {
+  return ToOpenMetrics(Collect(),
+                       [this](const std::string& name, const prometheus::Labels& labels) {
+                         const std::lock_guard lock(families_->mutex);
+                         const auto found = families_->histograms.find({name, labels});
+                         return found == families_->histograms.end() ? std::vector<Exemplar>()
+                                                                     : found->second.exemplars();
+                       });
 }
 
 std::string Registry::Text() const {

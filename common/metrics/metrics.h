@@ -12,16 +12,35 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "common/metrics/exemplar.h"
+
 namespace quench::metrics {
 
 using prometheus::Counter;
 using prometheus::Gauge;
-using prometheus::Histogram;
+
+// Times, in buckets that all histograms share. Thread-safe.
+class Histogram {
+ public:
+  static constexpr prometheus::MetricType metric_type = prometheus::MetricType::Histogram;
+
+  explicit Histogram(prometheus::Histogram& counts);
+  // `traceparent`: of the work that took so long. If its trace is sampled, the work is its bucket's exemplar.
+  void Observe(double seconds, const std::string& traceparent = {});
+  // By bucket; the last is of those above all bounds.
+  std::vector<Exemplar> exemplars() const;
+
+ private:
+  prometheus::Histogram& counts_;
+  mutable std::mutex mutex_;  // of `exemplars_`
+  std::vector<Exemplar> exemplars_;
+};
 
 // A closed label is an enum, an open one a string of its own type.
 #define QUENCH_VALUE(name, text) name,
@@ -122,8 +141,10 @@ class Registry {
 
   // All series and the process's own numbers, by name and labels.
   std::vector<prometheus::MetricFamily> Collect() const;
-  // The same in the text format that Prometheus reads.
+  // The same in Prometheus's text format.
   std::string Text() const;
+  // The same in OpenMetrics 1.0 (https://prometheus.io/docs/specs/om/open_metrics_spec), with exemplars.
+  std::string OpenMetrics() const;
 
  private:
   struct Families;

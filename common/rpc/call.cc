@@ -121,7 +121,8 @@ void Method::CountStarted() const {
   }).Increment();
 }
 
-void Method::CountHandled(absl::StatusCode code, double seconds) const {
+void Method::CountHandled(absl::StatusCode code, double seconds,
+                          const std::string& traceparent) const {
   metrics::Registry& registry = *pool_.options().registry;
   const auto index = static_cast<size_t>(code);
   Once(handled_.at(index), [&]() -> metrics::Counter& {
@@ -130,7 +131,7 @@ void Method::CountHandled(absl::StatusCode code, double seconds) const {
   }).Increment();
   Once(seconds_, [&]() -> metrics::Histogram& {
     return registry.Get(metrics::kRpcSeconds, type_, service_, name_);
-  }).Observe(seconds);
+  }).Observe(seconds, traceparent);
 }
 
 ServerCall::ServerCall(const Method& method, grpc::CallbackServerContext* context,
@@ -218,7 +219,7 @@ grpc::Status ServerCall::End(const absl::Status& status) {
     outcome = absl::DeadlineExceededError("deadline exceeded");
   }
   const double seconds = std::chrono::duration<double>(now - arrival_).count();
-  method_.CountHandled(outcome.code(), seconds);
+  method_.CountHandled(outcome.code(), seconds, step_.traceparent());
   spdlog::log(LevelOf(outcome, method_.type()),
               "call={} code={} seconds={:.3f} request={} tenant={} trace={} peer={}{}{}",
               method_.full_name(), absl::StatusCodeToString(outcome.code()), seconds, request_id(),

@@ -41,7 +41,7 @@ class Method {
   Effect effect() const { return effect_; }
   metrics::GrpcType type() const { return type_; }
   void CountStarted() const;
-  void CountHandled(absl::StatusCode code, double seconds) const;
+  void CountHandled(absl::StatusCode code, double seconds, const std::string& traceparent) const;
 
  private:
   CallPool& pool_;

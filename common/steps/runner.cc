@@ -194,8 +194,9 @@ absl::Status StepRunner::Do(Job& job) const {
   const auto outcome = status.ok()                 ? metrics::Result::kOk
                        : absl::IsCancelled(status) ? metrics::Result::kCancelled
                                                    : metrics::Result::kFailed;
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   options_.registry->Get(metrics::kStepSeconds, job.step.stage, outcome)
-      .Observe(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      .Observe(took.count(), job.context.traceparent());
   return status;
 }
 

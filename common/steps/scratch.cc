@@ -75,11 +75,13 @@ absl::StatusOr<ScratchFolder> ScratchFolder::Create(const fs::path& parent) {
 
 absl::StatusOr<TempDir> ScratchFolder::Step() const {
   absl::StatusOr<TempDir> step = TempDir::Create(path_);
-  // The folder made anew has no lock, so no server takes it for a leftover.
-  if (absl::IsNotFound(step.status()) && (::mkdir(path_.c_str(), 0700) == 0 || errno == EEXIST)) {
-    step = TempDir::Create(path_);
+  if (!absl::IsNotFound(step.status())) return step;
+  const std::lock_guard lock(mutex_);
+  if (::mkdir(path_.c_str(), 0700) == 0) {
+    if (lock_ >= 0) ::close(lock_);  // of a file that is gone
+    lock_ = LockNew(path_);
   }
-  return step;
+  return TempDir::Create(path_);
 }
 
 ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept
@@ -88,7 +90,7 @@ ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept
 ScratchFolder::~ScratchFolder() {
   if (path_.empty()) return;
   RemoveTree(path_);
-  ::close(lock_);
+  if (lock_ >= 0) ::close(lock_);
 }
 
 }  // namespace quench::steps

@@ -4,6 +4,8 @@
 #include <absl/status/statusor.h>
 
 #include <filesystem>
+#include <mutex>
+#include <utility>
 
 #include "common/base/files.h"
 
@@ -26,7 +28,8 @@ class ScratchFolder {
  private:
   ScratchFolder(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}
   std::filesystem::path path_;
-  int lock_;  // on a file in it: while it is held, the folder is in use
+  mutable std::mutex mutex_;  // for who makes the folder anew
+  mutable int lock_;          // on a file in it: while it is held, the folder is in use
 };
 
 }  // namespace quench::steps

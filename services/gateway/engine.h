@@ -226,6 +226,8 @@ class Engine {
   void Launch(const WorkflowPtr& workflow, int step);
   void OnEvent(uint64_t run, const StepEvent& event);
   void OnAccepted(Run& run);
+  // The traceparent of the step's span; without a tracer, that of the call that created its workflow.
+  std::string TraceparentOf(const LiveWorkflow& workflow, const v1::Step& step) const;
   void Begin(Run& run);
   void OnDone(Run run, const absl::Status& status, const StepResult* result);
   void Succeed(const WorkflowPtr& workflow, int step, const StepResult& result);
@@ -258,7 +260,7 @@ class Engine {
   // Why a step that has waited for its service since `since_us` fails; OK: it goes on waiting.
   absl::Status OutOfPatience(const LiveWorkflow& workflow, const LiveStep& step, int64_t since_us);
   void Requeue(const WorkflowPtr& workflow, int step);
-  void Enqueue(const LiveWorkflow& workflow, int step);
+  void Enqueue(const LiveWorkflow& workflow, int step, int64_t ready_us);
   void Rewind(const WorkflowPtr& workflow, int step, const absl::Status& status);
   void CountRetry(const LiveStep& step, metrics::RetryReason reason);
   double Jitter() { return std::uniform_real_distribution<double>(0, 1)(random_); }

@@ -265,17 +265,18 @@ void Engine::Requeue(const WorkflowPtr& workflow, int step) {
   LiveStep& live = workflow->steps[step];
   ++live.epoch;
   if (Follow(workflow, step)) return;
-  Enqueue(*workflow, step);
+  Enqueue(*workflow, step, Microseconds(live.value->ready_time()));
 }
 
-void Engine::Enqueue(const LiveWorkflow& workflow, int step) {
+// `ready_us`: Unix time since which the step waits for a service.
+void Engine::Enqueue(const LiveWorkflow& workflow, int step, int64_t ready_us) {
   const LiveStep& live = workflow.steps[step];
   queue_.Add({{workflow.id, step},
               live.row->service_label,
               live.row->stage,
               workflow.header.tenant(),
               live.order,
-              Microseconds(live.value->ready_time()),
+              ready_us,
               workflow.header.priority()});
 }
 

@@ -72,7 +72,7 @@ void Engine::Ready(const WorkflowPtr& workflow, int step) {
   if (live.order == 0) live.order = next_order_++;
   Touch(workflow);
   if (Follow(workflow, step)) return;
-  Enqueue(*workflow, step);
+  Enqueue(*workflow, step, loop_.UnixMicroseconds());
 }
 
 // Whether an identical step runs already, whose result it takes.
@@ -122,9 +122,7 @@ void Engine::Launch(const WorkflowPtr& workflow, int step) {
   call.run = id;
   call.row = live.row;
   call.request_id = fmt::format("{}.{}.{}", workflow->id, step, live.value->attempt() + 1);
-  call.traceparent = options_.tracer == nullptr
-                         ? workflow->traceparent
-                         : StepTraceparent(workflow->traceparent, workflow->header, *live.value);
+  call.traceparent = TraceparentOf(*workflow, *live.value);
   std::shared_ptr<google::protobuf::Message> request(live.request->New());
   request->CopyFrom(*live.request);
   OptionsOf(request.get())->set_request_id(call.request_id);
@@ -182,6 +180,11 @@ void Engine::OnAccepted(Run& run) {
   Begin(run);
 }
 
+std::string Engine::TraceparentOf(const LiveWorkflow& workflow, const v1::Step& step) const {
+  if (options_.tracer == nullptr) return workflow.traceparent;
+  return StepTraceparent(workflow.traceparent, workflow.header, step);
+}
+
 // A step that runs, or that is done with another's run.
 void Engine::Begin(Run& run) {
   LiveWorkflow& workflow = *run.workflow;
@@ -195,7 +198,8 @@ void Engine::Begin(Run& run) {
   const int64_t now = loop_.UnixMicroseconds();
   v1::Step& step = workflow.Edit(run.step);
   options_.registry->Get(metrics::kQueuedSeconds, live.row->stage)
-      .Observe(static_cast<double>(now - Microseconds(step.ready_time())) / 1e6);
+      .Observe(static_cast<double>(now - Microseconds(step.ready_time())) / 1e6,
+               TraceparentOf(workflow, step));
   step.set_attempt(step.attempt() + 1);
   step.clear_waiting_reason();
   Log(workflow, run.step,

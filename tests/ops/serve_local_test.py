@@ -109,8 +109,7 @@ class Working(unittest.TestCase):
         # Histograms appear when they first count.
         closed = {name for name, row in known.items() if row.kind != "Histogram" and all(values is not None for values in row.labels.values())}
         for name, (_, url) in self.table.items():
-            # prometheus-cpp's endpoint counts itself as exposer_*.
-            series = {re.match(r"\w+", line)[0] for line in get(url).splitlines() if line and not line.startswith(("#", "exposer_"))}
+            series = {re.match(r"\w+", line)[0] for line in get(url).splitlines() if line and not line.startswith("#")}
             self.assertEqual(set(), series - set(known), name)
             self.assertEqual(set(), closed - series, name)
             self.assertIn("quench_build_info", series)
@@ -135,6 +134,13 @@ class Working(unittest.TestCase):
         rules = until(lambda: evaluated(address), "rules that were evaluated")
         self.assertEqual([], [(rule["name"], rule.get("lastError")) for rule in rules if rule["health"] != "ok"])
         self.assertEqual([], [rule["name"] for rule in rules if rule["type"] == "alerting" and rule["state"] == "firing"])
+        trace = "0af7651916cd43dd8448eb211c80319c"
+        subprocess.run([BUILD / "bin/quench", "workflow", "list", "--gateway", self.table["gateway"][0]], check=True, timeout=PATIENCE,
+                       capture_output=True, env={**os.environ, "TRACEPARENT": f"00-{trace}-b7ad6b7169203331-01"})
+        now = time.time()
+        query = f"query_exemplars?query=grpc_server_handling_seconds_bucket&start={now - 600}&end={now + 600}"
+        until(lambda: trace in {exemplar["labels"]["trace_id"] for series in asked(address, query) or [] for exemplar in series["exemplars"]},
+              "the exemplar of a call")
 
 
 class ServeLocal(unittest.TestCase):
@@ -233,7 +239,7 @@ def prometheus_for(test, folder, table):
         address = f"127.0.0.1:{probe.getsockname()[1]}"
     with open(folder / "prometheus.log", "wb") as log:
         process = subprocess.Popen(["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/prometheus",
-                                    f"--web.listen-address={address}"], stdout=log, stderr=log)
+                                    f"--web.listen-address={address}", "--enable-feature=exemplar-storage"], stdout=log, stderr=log)
     test.addCleanup(process.wait, PATIENCE)
     test.addCleanup(process.terminate)
     return address

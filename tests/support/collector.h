@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -121,6 +122,19 @@ class Collector final
 inline bool IsBelow(const CollectedSpan& span, const CollectedSpan& parent) {
   return !span.span.trace_id().empty() && span.span.trace_id() == parent.span.trace_id() &&
          span.span.parent_span_id() == parent.span.span_id();
+}
+
+// Whether a bucket of this histogram has the trace as its exemplar.
+inline bool HasExemplar(const metrics::Registry& registry, const std::string& histogram,
+                        const std::string& trace_id) {
+  std::istringstream lines(registry.OpenMetrics());
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(histogram + "_bucket{") &&
+        line.find(" # {trace_id=\"" + trace_id + "\"} ") != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace quench::testing

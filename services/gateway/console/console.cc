@@ -10,6 +10,7 @@
 
 #include "common/base/build_id.h"
 #include "common/base/status.h"
+#include "common/http/http_server.h"
 #include "common/rpc/address.h"
 #include "common/rpc/audit.h"
 #include "common/rpc/errors.h"
@@ -17,7 +18,7 @@
 #include "services/gateway/console/api.h"
 #include "services/gateway/console/blob_download.h"
 #include "services/gateway/console/files.h"
-#include "services/gateway/console/http_server.h"
+#include "services/gateway/console/http_tls.h"
 
 namespace quench::gateway {
 namespace {
@@ -137,7 +138,11 @@ absl::StatusOr<std::unique_ptr<Console>> Console::Start(const ConsoleOptions& op
         options.listen);
   }
   std::unique_ptr<Console> console(new Console(options));
-  QUENCH_ASSIGN_OR_RETURN(console->server_, HttpServer::Make(options.tls, HttpLimits()));
+  if (options.tls) {
+    QUENCH_ASSIGN_OR_RETURN(console->tls_, HttpTls::Make(*options.tls));
+  }
+  console->server_ = std::make_unique<http::Server>(
+      http::Limits(), console->tls_ == nullptr ? nullptr : console->tls_->context());
   absl::StatusOr<int> port = console->server_->Bind(options.listen);
   if (options.any_port && absl::IsUnavailable(port.status())) {
     port = console->server_->Bind(options.listen.substr(0, options.listen.rfind(':')) + ":0");
@@ -220,21 +225,12 @@ absl::Status Console::CheckRequest(const Request& request, int* http_status) con
         "`Host`: must name this machine, as in the address that the "
         "gateway printed");
   }
-  if (request.get_header_value("Range").find(',') != std::string::npos) {
-    *http_status = 416;
-    return InvalidArgument("`Range`: must be one range");
-  }
+  QUENCH_RETURN_IF_ERROR(http::CheckRequest(request, http_status));
   if (reads) return absl::OkStatus();
   // A page of another site cannot send this without being asked first.
   if (MediaTypeOf(request.get_header_value("Content-Type")) != kJson) {
     *http_status = 415;
     return InvalidArgument("`Content-Type`: must be {}", kJson);
-  }
-  // The library's limit is for bodies whose length is known.
-  if (!request.has_header("Content-Length") || request.has_header("Transfer-Encoding") ||
-      request.has_header("Content-Encoding")) {
-    *http_status = 411;
-    return InvalidArgument("the body must come as it is, with its length in `Content-Length`");
   }
   return absl::OkStatus();
 }

@@ -17,6 +17,9 @@ namespace httplib {
 struct Request;
 struct Response;
 }  // namespace httplib
+namespace quench::http {
+class Server;
+}
 namespace quench::rpc {
 class AuditLog;
 }
@@ -24,7 +27,7 @@ class AuditLog;
 namespace quench::gateway {
 
 struct ApiMethod;
-class HttpServer;
+class HttpTls;
 
 inline constexpr int kConsolePort = 8450;
 
@@ -85,7 +88,8 @@ class Console {
   const std::shared_ptr<CancelToken> cancel_ = std::make_shared<CancelToken>();
   Links links_;
   std::atomic<int> downloads_ = 0;
-  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<HttpTls> tls_;  // of `server_`; null: plain text
+  std::unique_ptr<http::Server> server_;
   int port_ = 0;
 };
 

@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <memory>
+#include <stdexcept>
 #include <string>
 
 #include "common/base/status.h"
@@ -15,9 +17,10 @@ namespace quench::metrics::endpoint_test {
 namespace {
 
 using quench::testing::HasSubstr;
+using quench::testing::Not;
 
-// Status line, headers and body of GET `path`; empty if nobody answers.
-std::string Get(int port, const std::string& path) {
+// Status line, headers and body of the answer to `what`; empty if nobody answers.
+std::string Ask(int port, const std::string& what, const std::string& headers = "") {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const timeval limit{20, 0};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
@@ -28,7 +31,7 @@ std::string Get(int port, const std::string& path) {
   std::string answer;
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
     const std::string request =
-        "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        what + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "Connection: close\r\n\r\n";
     if (write(fd, request.data(), request.size()) == static_cast<ssize_t>(request.size())) {
       char buffer[4096];
       for (ssize_t n; (n = read(fd, buffer, sizeof buffer)) > 0;) answer.append(buffer, n);
@@ -38,24 +41,20 @@ std::string Get(int port, const std::string& path) {
   return answer;
 }
 
-// One endpoint for all: stopping one takes two seconds.
+std::string Get(int port, const std::string& path, const std::string& headers = "") {
+  return Ask(port, "GET " + path, headers);
+}
+
 class RunningEndpointTest : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    registry_ = new Registry();
-    auto endpoint = Endpoint::Start("127.0.0.1:0", *registry_);
+  void SetUp() override {
+    auto endpoint = Endpoint::Start("127.0.0.1:0", registry_);
     ASSERT_TRUE(endpoint.ok()) << endpoint.status();
-    endpoint_ = std::move(*endpoint).release();
+    endpoint_ = *std::move(endpoint);
   }
-  static void TearDownTestSuite() {
-    delete endpoint_;
-    delete registry_;
-  }
-  static Registry* registry_;
-  static Endpoint* endpoint_;
+  Registry registry_;
+  std::unique_ptr<Endpoint> endpoint_;
 };
-Registry* RunningEndpointTest::registry_ = nullptr;
-Endpoint* RunningEndpointTest::endpoint_ = nullptr;
 
 TEST_F(RunningEndpointTest, ServesTheRegistryAsItIsNow) {
   ASSERT_GT(endpoint_->port(), 0);
@@ -64,8 +63,50 @@ TEST_F(RunningEndpointTest, ServesTheRegistryAsItIsNow) {
   EXPECT_THAT(before, HasSubstr("Content-Type: text/plain"));
   EXPECT_THAT(before, HasSubstr("\nquench_cas_size_bytes 0\n"));
   EXPECT_THAT(before, HasSubstr("\nprocess_cpu_seconds_total "));
-  registry_->Get(kCasSize).Set(5);
+  registry_.Get(kCasSize).Set(5);
   EXPECT_THAT(Get(endpoint_->port(), "/metrics"), HasSubstr("\nquench_cas_size_bytes 5\n"));
+}
+
+// Prometheus's own header, and one of a browser.
+TEST_F(RunningEndpointTest, WhoAsksForOpenMetricsGetsExemplars) {
+  registry_.Get(kQueuedSeconds, Stage::kImport)
+      .Observe(0.003, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+  const std::string exemplar = "# {trace_id=\"0af7651916cd43dd8448eb211c80319c\"} 0.003 ";
+  const std::string answer = Get(endpoint_->port(), "/metrics",
+                                 "Accept: application/openmetrics-text;version=1.0.0,"
+                                 "application/openmetrics-text;version=0.0.1;q=0.75,text/"
+                                 "plain;version=0.0.4;q=0.5,*/*;q=0.1\r\n");
+  EXPECT_THAT(answer, HasSubstr("Content-Type: application/openmetrics-text; version=1.0.0"));
+  EXPECT_THAT(answer, HasSubstr(exemplar));
+  EXPECT_TRUE(answer.ends_with("\n# EOF\n"));
+  const std::string text =
+      Get(endpoint_->port(), "/metrics", "Accept: text/html,application/xml;q=0.9,*/*;q=0.8\r\n");
+  EXPECT_THAT(text, HasSubstr("Content-Type: text/plain"));
+  EXPECT_THAT(text, Not(HasSubstr("trace_id")));
+}
+
+// A body without a length would be read until memory ends; each of many ranges would be the whole again.
+TEST_F(RunningEndpointTest, RequestsThatTakeMemoryAreRefused) {
+  EXPECT_THAT(Ask(endpoint_->port(), "POST /metrics", "Transfer-Encoding: chunked\r\n"),
+              HasSubstr("HTTP/1.1 411"));
+  EXPECT_THAT(Ask(endpoint_->port(), "PUT /metrics"), HasSubstr("HTTP/1.1 411"));
+  EXPECT_THAT(Get(endpoint_->port(), "/metrics", "Range: bytes=0-,0-,0-,0-\r\n"),
+              HasSubstr("HTTP/1.1 416"));
+}
+
+TEST_F(RunningEndpointTest, AnErrorSaysNothingOfItself) {
+  const Registry::Refresh failing =
+      registry_.AddRefresh([] { throw std::runtime_error("secret"); });
+  const std::string answer = Get(endpoint_->port(), "/metrics");
+  EXPECT_THAT(answer, HasSubstr("HTTP/1.1 500"));
+  EXPECT_THAT(answer, Not(HasSubstr("secret")));
+}
+
+TEST(EndpointTest, ServesOnIPv6) {
+  const Registry registry;
+  const auto endpoint = Endpoint::Start("[::1]:0", registry);
+  if (!endpoint.ok()) GTEST_SKIP() << "no IPv6 here: " << endpoint.status();
+  EXPECT_GT((*endpoint)->port(), 0);
 }
 
 TEST_F(RunningEndpointTest, OtherPathsAreNotFound) {
@@ -74,10 +115,10 @@ TEST_F(RunningEndpointTest, OtherPathsAreNotFound) {
 
 TEST_F(RunningEndpointTest, AnAddressInUseIsUnavailable) {
   const std::string address = "127.0.0.1:" + std::to_string(endpoint_->port());
-  const auto second = Endpoint::Start(address, *registry_);
+  const auto second = Endpoint::Start(address, registry_);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(MessageOf(second.status()), "cannot serve metrics on `" + address +
+  EXPECT_EQ(MessageOf(second.status()), "metrics: cannot listen on `" + address +
                                             "`: the address is in use or not of this machine");
   EXPECT_THAT(Get(endpoint_->port(), "/metrics"), HasSubstr("HTTP/1.1 200"));
 }

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <ctime>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "common/metrics/process.h"
@@ -50,6 +52,49 @@ TEST(RegistryTest, CountsPerSeries) {
   EXPECT_THAT(text, HasSubstr("bucket{result=\"ok\",stage=\"compile\",le=\"30\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("bucket{result=\"ok\",stage=\"compile\",le=\"60\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("quench_step_seconds_sum{result=\"ok\",stage=\"compile\"} 40\n"));
+}
+
+constexpr char kSampled[] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+TEST(RegistryTest, BucketsKeepTheirLatestRecordedTrace) {
+  Registry registry;
+  Histogram& seconds = registry.Get(kStepSeconds, Stage::kCompile, Result::kOk);
+  seconds.Observe(1, "00-11111111111111111111111111111111-b7ad6b7169203331-01");
+  seconds.Observe(0.7, kSampled);
+  seconds.Observe(0.8, "00-22222222222222222222222222222222-b7ad6b7169203331-00");  // not sampled
+  seconds.Observe(0.9, "no traceparent");
+  seconds.Observe(0.9);
+  seconds.Observe(5000, kSampled);
+  EXPECT_EQ(&seconds, &registry.Get(kStepSeconds, Stage::kCompile, Result::kOk));
+  const std::string text = registry.OpenMetrics();
+  const std::string series = "quench_step_seconds_bucket{result=\"ok\",stage=\"compile\",le=";
+  const std::string trace = " # {trace_id=\"0af7651916cd43dd8448eb211c80319c\"} ";
+  EXPECT_THAT(text, HasSubstr(series + "\"0.5\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr(series + "\"1.0\"} 5" + trace + "0.7 "));
+  EXPECT_THAT(text, HasSubstr(series + "\"2.5\"} 5\n"));
+  EXPECT_THAT(text, HasSubstr(series + "\"+Inf\"} 6" + trace + "5000.0 "));
+  EXPECT_THAT(text, HasSubstr("quench_step_seconds_count{result=\"ok\",stage=\"compile\"} 6\n"));
+  EXPECT_THAT(text, Not(HasSubstr("trace_id=\"1111")));
+  EXPECT_THAT(text, Not(HasSubstr("trace_id=\"2222")));
+}
+
+TEST(RegistryTest, OpenMetricsNamesFamiliesWithoutTheSuffixOfTheirSamples) {
+  Registry registry;
+  registry.Get(kBuildInfo, Version("a\"b\\c\nd"), BuildId("0")).Set(1);
+  registry.Get(kCasBytes, CasOp::kRead).Increment(1e16);
+  const std::string text = registry.OpenMetrics();
+  EXPECT_THAT(text, HasSubstr("\n# TYPE quench_cas_bytes counter\n"));
+  EXPECT_THAT(text, HasSubstr("\nquench_cas_bytes_total{op=\"read\"} 1e+16\n"));
+  EXPECT_THAT(text, HasSubstr("\n# TYPE quench_cas_size_bytes gauge\nquench_cas_size_bytes 0.0\n"));
+  EXPECT_THAT(text, HasSubstr("version=\"a\\\"b\\\\c\\nd\"} 1.0\n"));
+  EXPECT_TRUE(text.ends_with("\n# EOF\n"));
+  std::set<std::string> families;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("# TYPE ")) continue;
+    EXPECT_TRUE(families.insert(line.substr(7, line.rfind(' ') - 7)).second) << line;
+  }
+  EXPECT_GT(families.size(), size_t{40});
 }
 
 TEST(RegistryTest, SeriesKeepTheirAddress) {

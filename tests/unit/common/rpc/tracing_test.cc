@@ -17,6 +17,7 @@ namespace {
 using metrics::SpanFate;
 using quench::testing::CollectedSpan;
 using quench::testing::Collector;
+using quench::testing::HasExemplar;
 using quench::testing::HasSubstr;
 using quench::testing::WaitFor;
 using std::chrono::milliseconds;
@@ -83,6 +84,8 @@ TEST_F(TracingTest, ACallIsASpanBelowItsCallers) {
   EXPECT_EQ(call.Attribute("rpc.grpc.status_code"), "0");
   EXPECT_FALSE(call.failed());
   EXPECT_TRUE(WaitFor([&] { return Count(SpanFate::kExported) == 1; }));
+  EXPECT_TRUE(
+      HasExemplar(registry, "grpc_server_handling_seconds", "4bf92f3577b34da6a3ce929d0e0e4736"));
 }
 
 TEST_F(TracingTest, ACallWithoutATraceBeginsOne) {

@@ -14,6 +14,7 @@ using codegen::v1::PackageRequest;
 using codegen::v1::PackageResult;
 using quench::testing::CollectedSpan;
 using quench::testing::Collector;
+using quench::testing::HasExemplar;
 using quench::testing::IsBelow;
 
 constexpr char kTrace[] = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -65,6 +66,7 @@ TEST_P(RunnerTraceTest, AStepHasItsPhases) {
             GetParam() ? "thread" : "process");
   EXPECT_LE(collector_.Find("fetch").span.end_time_unix_nano(),
             collector_.Find("work").span.start_time_unix_nano());
+  EXPECT_TRUE(HasExemplar(registry_, "quench_step_seconds", "4bf92f3577b34da6a3ce929d0e0e4736"));
 }
 
 TEST_P(RunnerTraceTest, AHitHasNone) {

@@ -14,7 +14,7 @@
 
 #include "common/base/files.h"
 #include "common/http/http_client.h"
-#include "services/gateway/console/http_stream.h"
+#include "common/http/http_stream.h"
 #include "services/gateway/host.h"
 #include "tests/support/certificates.h"
 #include "tests/support/matchers.h"
@@ -203,7 +203,7 @@ TEST_F(ConsoleConnectionsTest, AStopWaitsForNoClient) {
 
 TEST_F(ConsoleConnectionsTest, SlowClientsKeepNobodyOut) {
   ASSERT_NO_FATAL_FAILURE(Start());
-  const Tricklers slow(port(), HttpLimits().threads + 8);
+  const Tricklers slow(port(), http::Limits().threads + 8);
   http::RequestOptions options;
   options.timeout = std::chrono::seconds(10);  // less than a slow client has otherwise
   const auto page = http::Get(UrlOf("/"), {}, options);

@@ -17,6 +17,7 @@ namespace {
 
 using quench::testing::CollectedSpan;
 using quench::testing::Collector;
+using quench::testing::HasExemplar;
 using quench::testing::IsBelow;
 using quench::testing::WaitFor;
 
@@ -96,6 +97,8 @@ TEST_F(TracesTest, AWorkflowIsBelowItsCallAndStepsAreBelowIt) {
   EXPECT_NE(import.Attribute("quench.queue_seconds"), "");
   EXPECT_GE(import.span.start_time_unix_nano(), workflow.span.start_time_unix_nano());
   EXPECT_LE(import.span.end_time_unix_nano(), workflow.span.end_time_unix_nano());
+  EXPECT_TRUE(
+      HasExemplar(registry_, "quench_step_queued_seconds", "4bf92f3577b34da6a3ce929d0e0e4736"));
 }
 
 TEST_F(TracesTest, AttemptsThatFailAreEventsOfTheStep) {

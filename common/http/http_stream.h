@@ -10,34 +10,34 @@
 #include <string>
 #include <vector>
 
-namespace quench::gateway {
+namespace quench::http {
 
-struct HttpTime {
+struct TimeLimit {
   std::chrono::milliseconds usual,
       crowded;  // the latter: while other connections wait for a thread
 };
 
-struct HttpLimits {
+struct Limits {
   int threads = 32;  // requests at once
   int waiting = 64;  // accepted connections without a thread; others are not accepted
   size_t max_header = size_t{32} << 10;  // bytes before a request's body
   size_t max_body = size_t{64} << 10;    // bytes of it
-  HttpTime request{std::chrono::seconds(15), std::chrono::seconds(1)};  // up to its last byte
-  HttpTime stall{std::chrono::seconds(30),
-                 std::chrono::seconds(10)};  // until it takes more of a response
+  TimeLimit request{std::chrono::seconds(15), std::chrono::seconds(1)};  // up to its last byte
+  TimeLimit stall{std::chrono::seconds(30),
+                  std::chrono::seconds(10)};  // until it takes more of a response
 };
 
 // The state of a server for its connections, whose threads look every now and then.
-struct HttpLoad {
+struct Load {
   std::atomic<bool> stopping = false;
   std::atomic<bool> crowded = false;  // connections wait for a thread
 };
 
-class HttpStream final : public httplib::Stream {
+class Stream final : public httplib::Stream {
  public:
   // Owns `socket`, which does not block. `tls` may be null; `limits` and `load` outlive this.
-  HttpStream(int socket, SSL_CTX* tls, const HttpLimits& limits, const HttpLoad& load);
-  ~HttpStream() override;
+  Stream(int socket, SSL_CTX* tls, const Limits& limits, const Load& load);
+  ~Stream() override;
 
   // Shakes hands, with TLS.
   bool Begin();
@@ -60,8 +60,8 @@ class HttpStream final : public httplib::Stream {
     short awaits = 0;    // of poll(), to try again; 0: it is done
   };
   template <typename Try>
-  ssize_t Repeat(Clock::time_point start, const HttpTime& limit, const Try& attempt);
-  bool IsLate(Clock::time_point start, const HttpTime& limit) const;
+  ssize_t Repeat(Clock::time_point start, const TimeLimit& limit, const Try& attempt);
+  bool IsLate(Clock::time_point start, const TimeLimit& limit) const;
   Step StepOf(int result) const;  // of a function of OpenSSL
   Step Receive(char* bytes, size_t most);
   Step Send(const char* bytes, size_t size);
@@ -70,8 +70,8 @@ class HttpStream final : public httplib::Stream {
   void Discard();
 
   const int socket_;
-  const HttpLimits& limits_;
-  const HttpLoad& load_;
+  const Limits& limits_;
+  const Load& load_;
   const Clock::time_point start_ = Clock::now();
   const std::unique_ptr<SSL, decltype(&SSL_free)> ssl_;
   bool shaken_ = false;            // hands, or there is no need to
@@ -83,4 +83,4 @@ class HttpStream final : public httplib::Stream {
   bool in_header_ = true;
 };
 
-}  // namespace quench::gateway
+}  // namespace quench::http

@@ -1,4 +1,4 @@
-#include "services/gateway/console/http_stream.h"
+#include "common/http/http_stream.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -14,7 +14,7 @@
 #include <cerrno>
 #include <string_view>
 
-namespace quench::gateway {
+namespace quench::http {
 namespace {
 
 constexpr auto kSlice = std::chrono::milliseconds(100);  // between two looks at the load
@@ -40,7 +40,7 @@ void AddressOf(int socket, NameOfSocket name, std::string* host, int* port) {
 
 }  // namespace
 
-HttpStream::HttpStream(int socket, SSL_CTX* tls, const HttpLimits& limits, const HttpLoad& load)
+Stream::Stream(int socket, SSL_CTX* tls, const Limits& limits, const Load& load)
     : socket_(socket),
       limits_(limits),
       load_(load),
@@ -51,15 +51,15 @@ HttpStream::HttpStream(int socket, SSL_CTX* tls, const HttpLimits& limits, const
   SSL_set_mode(ssl_.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 }
 
-HttpStream::~HttpStream() { ::close(socket_); }
+Stream::~Stream() { ::close(socket_); }
 
-bool HttpStream::IsLate(Clock::time_point start, const HttpTime& limit) const {
+bool Stream::IsLate(Clock::time_point start, const TimeLimit& limit) const {
   return Clock::now() >= start + (load_.crowded ? limit.crowded : limit.usual);
 }
 
 // The bytes that `attempt` moves, as soon as it does; -1 after `limit`, at the server's end, or if it fails.
 template <typename Try>
-ssize_t HttpStream::Repeat(Clock::time_point start, const HttpTime& limit, const Try& attempt) {
+ssize_t Stream::Repeat(Clock::time_point start, const TimeLimit& limit, const Try& attempt) {
   while (!load_.stopping && !IsLate(start, limit)) {
     const Step step = attempt();
     if (step.awaits == 0) return step.moved;
@@ -69,7 +69,7 @@ ssize_t HttpStream::Repeat(Clock::time_point start, const HttpTime& limit, const
   return -1;
 }
 
-HttpStream::Step HttpStream::StepOf(int result) const {
+Stream::Step Stream::StepOf(int result) const {
   if (result > 0) return {result, 0};
   switch (SSL_get_error(ssl_.get(), result)) {
     case SSL_ERROR_WANT_READ:
@@ -83,7 +83,7 @@ HttpStream::Step HttpStream::StepOf(int result) const {
   }
 }
 
-bool HttpStream::Begin() {
+bool Stream::Begin() {
   if (shaken_) return true;
   shaken_ = ssl_ != nullptr && Repeat(start_, limits_.request, [this] {
                                  ERR_clear_error();
@@ -92,7 +92,7 @@ bool HttpStream::Begin() {
   return shaken_;
 }
 
-HttpStream::Step HttpStream::Receive(char* bytes, size_t most) {
+Stream::Step Stream::Receive(char* bytes, size_t most) {
   if (ssl_ != nullptr) {
     ERR_clear_error();
     return StepOf(SSL_read(ssl_.get(), bytes, static_cast<int>(most)));
@@ -102,7 +102,7 @@ HttpStream::Step HttpStream::Receive(char* bytes, size_t most) {
   return {received, static_cast<short>(again ? POLLIN : 0)};
 }
 
-HttpStream::Step HttpStream::Send(const char* bytes, size_t size) {
+Stream::Step Stream::Send(const char* bytes, size_t size) {
   constexpr size_t kMost = size_t{1} << 20;  // an int for OpenSSL
   size = std::min(size, kMost);
   if (ssl_ != nullptr) {
@@ -114,7 +114,7 @@ HttpStream::Step HttpStream::Send(const char* bytes, size_t size) {
   return {sent, static_cast<short>(again ? POLLOUT : 0)};
 }
 
-bool HttpStream::Fill() {
+bool Stream::Fill() {
   constexpr size_t kChunk = 4096;
   used_ = 0;
   buffer_.resize(kChunk);
@@ -126,13 +126,13 @@ bool HttpStream::Fill() {
   return !buffer_.empty();
 }
 
-bool HttpStream::EndsHeader(char byte) {
+bool Stream::EndsHeader(char byte) {
   if (byte != kHeaderEnd[matched_]) matched_ = 0;
   if (byte == kHeaderEnd[matched_]) ++matched_;
   return matched_ == kHeaderEnd.size();
 }
 
-ssize_t HttpStream::read(char* bytes, size_t most) {
+ssize_t Stream::read(char* bytes, size_t most) {
   if (refusal_ != nullptr) return -1;
   if (used_ == buffer_.size() && !Fill()) return refusal_ == nullptr ? 0 : -1;
   const size_t size = std::min(most, buffer_.size() - used_);
@@ -147,15 +147,15 @@ ssize_t HttpStream::read(char* bytes, size_t most) {
   return static_cast<ssize_t>(size);
 }
 
-ssize_t HttpStream::write(const char* bytes, size_t size) {
+ssize_t Stream::write(const char* bytes, size_t size) {
   if (refusal_ != nullptr) return -1;
   if (size == 0) return 0;
   return Repeat(Clock::now(), limits_.stall, [&] { return Send(bytes, size); });
 }
 
 // A socket that is closed with bytes unread takes the response back that is on its way.
-void HttpStream::Discard() {
-  constexpr HttpTime kTime{std::chrono::milliseconds(500), std::chrono::milliseconds(0)};
+void Stream::Discard() {
+  constexpr TimeLimit kTime{std::chrono::milliseconds(500), std::chrono::milliseconds(0)};
   int left = 0;
   if (::ioctl(socket_, FIONREAD, &left) != 0 || left == 0) return;
   std::array<char, 4096> bytes{};
@@ -167,12 +167,12 @@ void HttpStream::Discard() {
   }
 }
 
-void HttpStream::End() {
+void Stream::End() {
   if (refusal_ != nullptr) {
     std::string host;
     int port = 0;
     get_remote_ip_and_port(host, port);
-    spdlog::info("console: request refused: {} peer={}:{}", refusal_, host, port);
+    spdlog::info("HTTP: request refused: {} peer={}:{}", refusal_, host, port);
     const std::string answer =
         std::string("HTTP/1.1 ") + refusal_ + "\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
     (void)Send(answer.data(), answer.size());
@@ -185,12 +185,12 @@ void HttpStream::End() {
   Discard();
 }
 
-void HttpStream::get_remote_ip_and_port(std::string& ip, int& port) const {
+void Stream::get_remote_ip_and_port(std::string& ip, int& port) const {
   AddressOf(socket_, ::getpeername, &ip, &port);
 }
 
-void HttpStream::get_local_ip_and_port(std::string& ip, int& port) const {
+void Stream::get_local_ip_and_port(std::string& ip, int& port) const {
   AddressOf(socket_, ::getsockname, &ip, &port);
 }
 
-}  // namespace quench::gateway
+}  // namespace quench::http
