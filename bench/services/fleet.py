@@ -29,7 +29,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from outage_cluster import SERVICES, Cluster
 
-TARGETS = ["x86-64-v3", "x86-64-v2", "raspberry-pi/5", "aarch64", "x86-64-v4", "raspberry-pi/4", "armv7", "x86-64"]
+TARGETS = ["x86-64-v3", "x86-64-v2", "raspberry-pi/5", "aarch64", "x86-64-v4", "raspberry-pi/4b", "armv7", "x86-64"]
 
 
 def write_model(path, seed):

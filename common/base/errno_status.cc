@@ -39,9 +39,14 @@ absl::StatusCode CodeOf(int error) {
 }  // namespace
 
 absl::Status ErrnoStatus(int error, std::string_view action, const std::filesystem::path& path) {
-  absl::Status status(CodeOf(error), fmt::format("cannot {} `{}`: {}", action, path.string(),
-                                                 std::strerror(error)));
-  status.SetPayload(kErrnoPayload, absl::Cord(absl::string_view(std::to_string(error))));
+  return WithErrno(absl::Status(CodeOf(error), fmt::format("cannot {} `{}`: {}", action,
+                                                           path.string(), std::strerror(error))),
+                   error);
+}
+
+absl::Status WithErrno(absl::Status status, int error) {
+  if (error != 0)
+    status.SetPayload(kErrnoPayload, absl::Cord(absl::string_view(std::to_string(error))));
   return status;
 }
 

@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
+#include "common/http/client_stream.h"
 
 namespace quench::http {
 namespace {
@@ -88,10 +90,27 @@ absl::Status ErrorOf(httplib::Error error, const Url& url) {
   }
 }
 
+// The library's client, whose connection is ours. `bounds` outlives it.
+template <typename Base>
+class BoundedClient final : public Base {
+ public:
+  BoundedClient(const Url& url, AnswerBounds* bounds) : Base(url.host, url.port), bounds_(bounds) {}
+
+ private:
+  bool process_socket(const typename Base::Socket& connection,
+                      std::function<bool(httplib::Stream&)> callback) override {
+    ClientStream stream(connection.sock, connection.ssl, bounds_);
+    return callback(stream);
+  }
+
+  AnswerBounds* const bounds_;
+};
+
 absl::StatusOr<std::unique_ptr<httplib::ClientImpl>> Connectable(const Url& url,
-                                                                 const RequestOptions& options) {
-  if (!url.tls) return std::make_unique<httplib::ClientImpl>(url.host, url.port);
-  auto client = std::make_unique<httplib::SSLClient>(url.host, url.port);
+                                                                 const RequestOptions& options,
+                                                                 AnswerBounds* bounds) {
+  if (!url.tls) return std::make_unique<BoundedClient<httplib::ClientImpl>>(url, bounds);
+  auto client = std::make_unique<BoundedClient<httplib::SSLClient>>(url, bounds);
   if (!client->is_valid()) return Internal("no TLS context");
   if (!options.ca_file.empty()) {
     // The library says only that the server is not verified.
@@ -105,7 +124,9 @@ absl::StatusOr<std::unique_ptr<httplib::ClientImpl>> Connectable(const Url& url,
 
 absl::StatusOr<Response> Send(const Url& url, httplib::Request request, const Headers& headers,
                               const RequestOptions& options) {
-  QUENCH_ASSIGN_OR_RETURN(std::unique_ptr<httplib::ClientImpl> client, Connectable(url, options));
+  AnswerBounds bounds;
+  QUENCH_ASSIGN_OR_RETURN(std::unique_ptr<httplib::ClientImpl> client,
+                          Connectable(url, options, &bounds));
   Deadline deadline(options.timeout, options.stop);
   client->set_socket_options([&deadline](int socket) { deadline.Watch(socket); });
   client->set_connection_timeout(options.connect_timeout);
@@ -130,7 +151,10 @@ absl::StatusOr<Response> Send(const Url& url, httplib::Request request, const He
     }
     return true;
   };
-  request.response_handler = begin;
+  request.response_handler = [&](const httplib::Response& begun) {
+    bounds.BeginBody();
+    return begin(begun);
+  };
   request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
     const size_t room = options.max_body - response.body.size();
     too_long = size > room;
@@ -138,6 +162,10 @@ absl::StatusOr<Response> Send(const Url& url, httplib::Request request, const He
     return !too_long;
   };
   const httplib::Result result = client->send(request);
+  if (!bounds.excess().empty()) {
+    return absl::ResourceExhaustedError(
+        fmt::format("`{}` answered with {}", url.origin(), bounds.excess()));
+  }
   if (too_long && !options.cut_body) {
     return absl::ResourceExhaustedError(
         fmt::format("`{}` answered with more than {} bytes", url.origin(), options.max_body));

@@ -32,7 +32,8 @@ struct Response {
 };
 
 // Whatever status the server answers with is a Response. UNAVAILABLE: no answer, or a certificate that
-// is not right; DEADLINE_EXCEEDED: none in time; RESOURCE_EXHAUSTED: a body that is too long;
+// is not right; DEADLINE_EXCEEDED: none in time; RESOURCE_EXHAUSTED: a body, a line or a header that
+// is too long (AnswerBounds in client_stream.h);
 // INVALID_ARGUMENT: a `ca_file` that cannot be read. Blocks for `timeout` at most, and for as long as the
 // system looks up the host's name. Thread-safe. The process ignores SIGPIPE.
 absl::StatusOr<Response> Get(const Url& url, const Headers& headers, const RequestOptions& options);

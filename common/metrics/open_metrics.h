@@ -12,7 +12,7 @@
 
 namespace quench::metrics {
 
-// Of a histogram's series, by bucket; fewer than it has buckets: the others have none.
+// Exemplars of a histogram's series, by bucket; fewer than it has buckets: the others have none.
 using ExemplarsOf =
     std::function<std::vector<Exemplar>(const std::string& name, const prometheus::Labels& labels)>;
 

@@ -50,7 +50,7 @@ absl::StatusOr<Caller> Callers::CallerOf(std::string_view authorization,
     return absl::UnauthenticatedError(fmt::format(
         "the client's certificate has names of several tenants: {}", fmt::join(several, ", ")));
   }
-  if (options_.optional) return Caller{kDefaultTenant};
+  if (options_.optional && authorization.empty()) return Caller{kDefaultTenant};
   if (tokens_ != nullptr) return tokens_->CallerOf(authorization);
   if (jwt_ != nullptr && names.empty())
     return Error(Reason::kTokenMissing, "the call brings no bearer token");

@@ -173,7 +173,9 @@ std::map<std::string, std::string> MetadataOf(const absl::Status& status) {
 std::optional<std::chrono::milliseconds> RetryAfterOf(const absl::Status& status) {
   const auto info = DetailOf<google::rpc::RetryInfo>(status);
   if (!info.has_retry_delay()) return std::nullopt;
-  return std::chrono::seconds(info.retry_delay().seconds()) +
+  constexpr int64_t kMostSeconds = int64_t{10'000} * 365 * 86'400;  // as protobuf's durations
+  const int64_t seconds = std::clamp(info.retry_delay().seconds(), -kMostSeconds, kMostSeconds);
+  return std::chrono::seconds(seconds) +
          std::chrono::milliseconds(info.retry_delay().nanos() / 1'000'000);
 }
 

@@ -33,6 +33,9 @@ class RemoteBlobs {
   RemoteBlobs(std::shared_ptr<Channel> channel, const RemoteBlobsOptions& options);
   ~RemoteBlobs();
 
+  // Not while others use it.
+  void set_retry_time(std::chrono::milliseconds time) { options_.retry_time = time; }
+
   // Whether a server answers; keeps asking for `patience`.
   absl::Status Reach(const StepContext& step, std::chrono::milliseconds patience);
   absl::StatusOr<std::vector<BlobId>> FindMissing(const std::vector<BlobId>& blobs,
@@ -56,7 +59,7 @@ class RemoteBlobs {
                                       std::chrono::milliseconds retry_time);
 
   const std::shared_ptr<Channel> channel_;
-  const RemoteBlobsOptions options_;
+  RemoteBlobsOptions options_;
   const std::unique_ptr<Stubs> stubs_;
   std::mutex mutex_;
   std::optional<uint64_t> batch_limit_;

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <thread>
 
+#include "common/base/errno_status.h"
 #include "common/base/status.h"
 #include "common/ir/states.h"
 #include "common/runner/runner.h"
@@ -163,8 +165,9 @@ class RuntimeArtifact : public Artifact {
     options.size = sizeof options;
     options.num_threads = static_cast<uint32_t>(std::max(how.threads, 0));
     options.device = how.device.empty() ? nullptr : how.device.c_str();
+    on_gpu_ = !how.device.empty() && how.device != "cpu";
     quench_rt_error error;
-    return ToStatus(quench_rt_session_create(model_, &options, &session_, &error), error);
+    return StatusOf(quench_rt_session_create(model_, &options, &session_, &error), error);
   }
 
   const std::vector<ArtifactTensor>& inputs() const override { return inputs_; }
@@ -192,7 +195,7 @@ class RuntimeArtifact : public Artifact {
     quench_rt_error error;
     TapCall call{quench_rt_session_variant(session_), &tap};
     QUENCH_RETURN_IF_ERROR(
-        ToStatus(quench_rt_set_tap(session_, tap ? OnTap : nullptr, &call, &error), error));
+        StatusOf(quench_rt_set_tap(session_, tap ? OnTap : nullptr, &call, &error), error));
     const absl::Status status =
         Watched(context, [&](quench_rt_error* why) { return quench_rt_run(session_, why); });
     quench_rt_set_tap(session_, nullptr, nullptr, nullptr);
@@ -218,7 +221,7 @@ class RuntimeArtifact : public Artifact {
     const auto start = std::chrono::steady_clock::now();
     const int code = quench_rt_run(session_, &error);
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    QUENCH_RETURN_IF_ERROR(ToStatus(code, error));
+    QUENCH_RETURN_IF_ERROR(StatusOf(code, error));
     return taken.count();
   }
 
@@ -227,7 +230,7 @@ class RuntimeArtifact : public Artifact {
     const quench_variant& variant = *quench_rt_session_variant(session_);
     std::vector<double> seconds(variant.num_nodes, 0);
     quench_rt_error error;
-    QUENCH_RETURN_IF_ERROR(ToStatus(quench_rt_profile(session_, seconds.data(), &error), error));
+    QUENCH_RETURN_IF_ERROR(StatusOf(quench_rt_profile(session_, seconds.data(), &error), error));
     std::vector<NodeTiming> timings;
     for (uint32_t i = 0; i < variant.num_nodes; ++i) {
       timings.push_back({variant.nodes[i]->name, variant.nodes[i]->kernel, seconds[i]});
@@ -243,6 +246,12 @@ class RuntimeArtifact : public Artifact {
   }
 
  private:
+  // Memory that the machine lacks, and not a GPU, has ENOMEM.
+  absl::Status StatusOf(int code, const quench_rt_error& error) const {
+    const bool on_gpu = session_ == nullptr ? on_gpu_ : device() != "cpu";
+    return WithErrno(ToStatus(code, error), code == QUENCH_RT_MEMORY && !on_gpu ? ENOMEM : 0);
+  }
+
   // A run that ends where the context does.
   template <typename Run>
   absl::Status Watched(const StepContext& context, const Run& run) {
@@ -253,7 +262,7 @@ class RuntimeArtifact : public Artifact {
       code = run(&error);
     }
     const absl::Status reason = code == QUENCH_RT_CANCELLED ? context.Check() : absl::OkStatus();
-    return reason.ok() ? ToStatus(code, error) : reason;
+    return reason.ok() ? StatusOf(code, error) : reason;
   }
 
   absl::Status Bind(std::span<const Tensor> inputs) {
@@ -268,7 +277,7 @@ class RuntimeArtifact : public Artifact {
                                     inputs[i].dims().data(),
                                     static_cast<int32_t>(inputs[i].dtype()), inputs[i].rank()};
       quench_rt_error error;
-      problems.Add(ToStatus(
+      problems.Add(StatusOf(
           quench_rt_set_input(session_, static_cast<uint32_t>(i), &tensor, &error), error));
     }
     return problems.Finish();
@@ -279,7 +288,7 @@ class RuntimeArtifact : public Artifact {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       quench_rt_tensor output;
       quench_rt_error error;
-      QUENCH_RETURN_IF_ERROR(ToStatus(
+      QUENCH_RETURN_IF_ERROR(StatusOf(
           quench_rt_get_output(session_, static_cast<uint32_t>(i), &output, &error), error));
       QUENCH_ASSIGN_OR_RETURN(Tensor copy, Copy(outputs_[i].name, output));
       results.push_back(std::move(copy));
@@ -289,6 +298,7 @@ class RuntimeArtifact : public Artifact {
 
   quench_rt_model* model_;
   quench_rt_session* session_ = nullptr;
+  bool on_gpu_ = false;  // what was asked for
   std::vector<ArtifactTensor> inputs_, outputs_;
   std::vector<ArtifactState> states_;
 };

@@ -29,6 +29,7 @@
 #include "common/steps/node_guard.h"
 #include "common/steps/peak_memory.h"
 #include "common/steps/pipes.h"
+#include "common/steps/step_error.h"
 #include "quench/child/v1/child.pb.h"
 
 namespace quench::steps {
@@ -123,8 +124,12 @@ absl::Status Stalled(std::chrono::milliseconds limit) {
 
 class Child {
  public:
-  Child(const Order& order, const StepContext& context, metrics::Registry& registry)
-      : order_(order), context_(context), registry_(registry) {}
+  Child(const Order& order, const StepContext& context, metrics::Registry& registry,
+        const Usage& before)
+      : order_(order),
+        context_(context),
+        registry_(registry),
+        log_(context.request_id(), before.log) {}
   ~Child() { Reap(); }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -156,7 +161,7 @@ class Child {
   int wait_status_ = 0;
   bool ended_by_itself_ = false;  // not by our SIGKILL
   Fd to_child_, from_child_, errors_, cancelled_, ended_;
-  ChildLog log_{context_.request_id()};
+  ChildLog log_;
   Progress progress_;  // as reported last
   std::string unsent_;
   FrameBuffer buffer_;
@@ -295,7 +300,7 @@ void Child::Take(const std::string& bytes) {
     progress_ = {progress.stage(), progress.detail(), progress.done(), progress.total()};
     Report();
   } else if (news.has_error()) {
-    answer_ = rpc::FromProto(news.error());
+    answer_ = ErrorOfStep(news.error());
   } else {
     answer_ = news.result();
   }
@@ -393,6 +398,7 @@ absl::StatusOr<std::string> Child::Outcome() {
   Reap();
   if (!answer_) answer_ = killed_.ok() ? CauseOfDeath() : killed_;
   usage_.ran_out_of_memory = cause_ == ChildEnd::kMemory;
+  usage_.log = log_.lines();
   registry_.Get(metrics::kChildrenEnded, cause_).Increment();
   return *std::move(answer_);
 }
@@ -403,7 +409,7 @@ absl::StatusOr<std::string> RunInChild(const std::filesystem::path& program, con
                                        const StepContext& context, metrics::Registry& registry,
                                        Usage* usage) {
   QUENCH_RETURN_IF_ERROR(context.Check());
-  Child child(order, context, registry);
+  Child child(order, context, registry, usage == nullptr ? Usage() : *usage);
   QUENCH_RETURN_IF_ERROR(child.Start(program));
   child.Attend();
   absl::StatusOr<std::string> outcome = child.Outcome();

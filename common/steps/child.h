@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -26,6 +27,8 @@ struct Usage {
   double cpu_seconds = 0;
   int64_t peak_memory_bytes = 0;
   bool ran_out_of_memory = false;  // it went over its limit, or was killed from outside
+  std::shared_ptr<const WrittenLines>
+      log;  // lines of its stderr, after those that were here before; null: none
 };
 
 // Starts `program` with kChildArgument, gives it the order, passes its progress on and waits for
@@ -33,7 +36,7 @@ struct Usage {
 // once. Besides the step's own errors: INTERNAL with STEP_CRASHED if it died, or STEP_STALLED if it
 // did nothing for too long; UNAVAILABLE with NODE_FAULT when it was killed from outside, as a machine
 // without memory does; RESOURCE_EXHAUSTED with RESOURCE_LIMIT when it went over a limit of the order.
-// Its stderr is logged line by line. Whatever happens, no process remains.
+// Its stderr is logged line by line. Whatever happens, no process remains. `usage` may be null; its `log` is given on.
 absl::StatusOr<std::string> RunInChild(const std::filesystem::path& program,
                                        const child::v1::Order& order, const StepContext& context,
                                        metrics::Registry& registry, Usage* usage);

@@ -18,7 +18,9 @@ class ChildLog {
   // Limits of what Latest gives.
   static constexpr size_t kLatestLines = 20, kLongestLatest = 512;
 
-  explicit ChildLog(std::string request_id) : request_id_(std::move(request_id)) {}
+  // `before`: the lines of an earlier process of the step, which these follow; may be null.
+  ChildLog(std::string request_id, std::shared_ptr<const WrittenLines> before)
+      : request_id_(std::move(request_id)), lines_(std::move(before)) {}
   // Reads the available bytes of `fd`, which does not block.
   void Drain(int fd);
   // Writes an unfinished last line, and the number of dropped bytes.

@@ -232,6 +232,7 @@ int RunAsChild(std::span<const Step> steps) {
   absl::StatusOr<Order> order = ReadOrder();
   if (!order.ok()) return 2;
   const absl::StatusOr<std::string> result = Do(*order, steps, reporter);
+  if (ErrnoOf(result.status()) == ENOMEM) ::_exit(kExitOutOfMemory);
   News news;
   if (result.ok()) {
     news.set_result(*result);

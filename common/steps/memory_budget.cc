@@ -34,9 +34,40 @@ void MemoryBudget::Enter(Place* place, int64_t bytes) {
 
 void MemoryBudget::Leave(Place* place) {
   if (places_.erase(place) == 0) return;
+  if (place->beside_turn_ != 0 && place->beside_turn_ == turn_) beside_ -= place->bytes_;
+  place->beside_turn_ = 0;
   reserved_ -= std::exchange(place->bytes_, 0);
   Show();
   changed_.notify_all();
+}
+
+// A new turn begins where another step is the first. Steps that were admitted before may run on for any time: only what is
+// admitted from then on counts as beside its step, which fits at the latest when all of them have ended.
+const MemoryBudget::Waiting* MemoryBudget::TurnAt(Time now) {
+  std::erase_if(waiting_, [now](const Waiting& each) { return now >= each.until; });
+  const Waiting* const first = waiting_.empty() ? nullptr : &waiting_.front();
+  if (first != nullptr && first->key != turn_key_) {
+    turn_key_ = first->key;
+    ++turn_;
+    beside_ = 0;
+  }
+  return first;
+}
+
+void MemoryBudget::Remember(const std::string& key, int64_t bytes, Time now) {
+  constexpr size_t kMostRemembered = 1000;
+  auto found = std::ranges::find(waiting_, key, &Waiting::key);
+  if (found == waiting_.end()) {
+    if (waiting_.size() >= kMostRemembered) return;
+    found = waiting_.insert(found, {key, 0, {}});
+  }
+  found->bytes = bytes;
+  found->until = now + kTurn;
+}
+
+void MemoryBudget::Forgo(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(waiting_, [&key](const Waiting& each) { return each.key == key; });
 }
 
 absl::StatusOr<std::unique_ptr<MemoryBudget::Place>> MemoryBudget::Reserve(const std::string& key,
@@ -44,20 +75,21 @@ absl::StatusOr<std::unique_ptr<MemoryBudget::Place>> MemoryBudget::Reserve(const
   const int64_t asked = std::clamp(bytes, int64_t{0}, total_);
   const std::lock_guard lock(mutex_);
   const Time now = std::chrono::steady_clock::now();
-  if (now >= turn_ends_) turn_.clear();
-  const bool has_turn = turn_ == key;
-  const int64_t kept = turn_.empty() || has_turn ? 0 : turn_bytes_;
-  if (to_be_alone_ == 0 && asked + kept <= total_ - reserved_) {
-    if (has_turn) turn_.clear();
+  const Waiting* const first = TurnAt(now);
+  const bool is_beside = first != nullptr && first->key != key;
+  const int64_t kept = is_beside ? first->bytes : 0;
+  const bool fits = asked <= total_ - reserved_ && (!is_beside || beside_ + asked + kept <= total_);
+  if (to_be_alone_ == 0 && fits) {
     std::unique_ptr<Place> place(new Place(this));
     Enter(place.get(), asked);
+    if (is_beside) {
+      place->beside_turn_ = turn_;
+      beside_ += asked;
+    }
+    std::erase_if(waiting_, [&key](const Waiting& each) { return each.key == key; });
     return place;
   }
-  if (turn_.empty() || has_turn) {
-    turn_ = key;
-    turn_bytes_ = asked;
-    turn_ends_ = now + kTurn;
-  }
+  Remember(key, asked, now);
   const std::string why =
       to_be_alone_ > 0 ? "a step that needs it all comes first"
       : kept > 0       ? fmt::format("{} MiB are kept for a step that came before", kept >> 20)

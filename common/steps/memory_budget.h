@@ -11,6 +11,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "common/base/context.h"
 #include "common/metrics/metrics.h"
@@ -19,8 +20,9 @@
 namespace quench::steps {
 
 // Thread-safe. A step that does not fit is refused, since another server may have room, and not made to wait here. For
-// kTurn after it was refused the memory that becomes free is kept for it: steps that would not fit beside it are refused
-// too, or a stream of small ones would keep a large one out for ever. One at a time has such a turn.
+// kTurn after each time that it was refused it is remembered, and the one that was first refused has a turn: the memory
+// that becomes free is kept for it, since a stream of small steps would keep a large one out for ever. Steps that fit
+// beside it, once those are gone that ran before its turn, are admitted meanwhile.
 class MemoryBudget {
  public:
   static constexpr std::chrono::milliseconds kRetryAfter{1000}, kTurn{5000};
@@ -45,12 +47,16 @@ class MemoryBudget {
     explicit Place(MemoryBudget* budget) : budget_(budget) {}
     MemoryBudget* const budget_;
     int64_t bytes_ = 0;
+    uint64_t beside_turn_ = 0;  // in which it was admitted beside another; 0: in none
     bool had_company_ = false;
   };
 
   // A place for `bytes`, at most the whole budget: a step that needs more runs alone. Else RESOURCE_EXHAUSTED with
   // MEMORY_FULL and RetryInfo. `key` tells the step that has a turn from others.
   absl::StatusOr<std::unique_ptr<Place>> Reserve(const std::string& key, int64_t bytes);
+
+  // The step will not ask again: nothing is kept for it.
+  void Forgo(const std::string& key);
 
   int64_t bytes() const { return total_; }
   MemoryBook& book() const { return *book_; }
@@ -61,6 +67,14 @@ class MemoryBudget {
   void Enter(Place* place, int64_t bytes);
   void Leave(Place* place);
   void Show() const;
+  struct Waiting {
+    std::string key;
+    int64_t bytes;
+    Time until;  // it is forgotten then
+  };
+  // The step whose turn it is; null: there is none.
+  const Waiting* TurnAt(Time now);
+  void Remember(const std::string& key, int64_t bytes, Time now);
 
   const int64_t total_;
   const std::shared_ptr<MemoryBook> book_;
@@ -68,12 +82,13 @@ class MemoryBudget {
   metrics::Gauge& free_gauge_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::set<Place*> places_;  // that have reserved something
-  int64_t reserved_ = 0;     // by all of them
-  int to_be_alone_ = 0;      // that wait for all others to end
-  std::string turn_;         // the key of the step that was refused, and asks again
-  int64_t turn_bytes_ = 0;
-  Time turn_ends_;
+  std::set<Place*> places_;       // that have reserved something
+  int64_t reserved_ = 0;          // by all of them
+  int to_be_alone_ = 0;           // that wait for all others to end
+  std::vector<Waiting> waiting_;  // that were refused, in the order of their first refusal
+  std::string turn_key_;          // of the step whose turn it is
+  uint64_t turn_ = 0;             // counts turns
+  int64_t beside_ = 0;  // reserved by steps that were admitted in this turn, beside its step
 };
 
 }  // namespace quench::steps

@@ -105,7 +105,8 @@ class StepRunner {
   MemoryNeed NeedOf(const Step& step, const google::protobuf::Message& request) const;
   int64_t LimitOf(const MemoryNeed& need) const;
   absl::StatusOr<std::string> WorkInChildren(Job& job, TempDir& scratch) const;
-  absl::StatusOr<std::string> WorkAlone(Job& job, TempDir& scratch, int64_t memory_limit) const;
+  absl::StatusOr<std::string> WorkAlone(Job& job, TempDir& scratch, int64_t memory_limit,
+                                        const std::shared_ptr<const WrittenLines>& log) const;
   absl::StatusOr<std::string> WorkInChild(Job& job, const std::filesystem::path& scratch,
                                           int64_t memory_limit, Usage* usage) const;
   void LearnFrom(const Job& job, const absl::Status& status, int64_t memory_limit,

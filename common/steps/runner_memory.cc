@@ -59,8 +59,10 @@ absl::StatusOr<std::unique_ptr<MemoryBudget::Place>> StepRunner::Admit(const Ste
   if (absl::StatusOr<std::shared_ptr<rpc::TenantStore>> storage = storage_(tenant); storage.ok()) {
     job.storage = *std::move(storage);
     const auto found = Find(job);
-    if (found.ok() && *found == metrics::CacheResult::kHit)
+    if (found.ok() && *found == metrics::CacheResult::kHit) {
+      options_.memory->Forgo(key);
       return std::unique_ptr<MemoryBudget::Place>();
+    }
   }
   options_.registry->Get(metrics::kStepsRefusedForMemory).Increment();
   return FromServer(Annotate(place.status(), options_.server), rpc::Reason::kMemoryFull,
@@ -93,11 +95,18 @@ absl::StatusOr<std::string> StepRunner::WorkInChildren(Job& job, TempDir& scratc
   if (!gets_more) return Annotate(result.status(), fmt::format("on `{}`", options_.server));
   spdlog::warn("step={} request={} runs again alone: {}", job.step.method, job.context.request_id(),
                MessageOf(result.status()));
-  return WorkAlone(job, scratch, limit == 0 ? 0 : most);
+  // The files of this run would count twice while the other writes its own.
+  job.drafts.reset();
+  {
+    const TempDir old = std::move(scratch);
+  }
+  return WorkAlone(job, scratch, limit == 0 ? 0 : most, usage.log);
 }
 
-absl::StatusOr<std::string> StepRunner::WorkAlone(Job& job, TempDir& scratch,
-                                                  int64_t memory_limit) const {
+// `log`: what the first process wrote.
+absl::StatusOr<std::string> StepRunner::WorkAlone(
+    Job& job, TempDir& scratch, int64_t memory_limit,
+    const std::shared_ptr<const WrittenLines>& log) const {
   options_.registry->Get(metrics::kStepsRunAlone).Increment();
   job.context.Report({"wait for memory", "to run again alone", 0, 0});
   // The time that others take is none of the step's.
@@ -113,6 +122,7 @@ absl::StatusOr<std::string> StepRunner::WorkAlone(Job& job, TempDir& scratch,
   *job.execution.mutable_phases()->mutable_started() =
       google::protobuf::util::TimeUtil::GetCurrentTime();
   Usage usage;
+  usage.log = log;
   absl::StatusOr<std::string> result = WorkInChild(job, scratch.path(), memory_limit, &usage);
   LearnFrom(job, result.status(), memory_limit, usage);
   if (!usage.ran_out_of_memory) return result;

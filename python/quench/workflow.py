@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import pathlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional, Union
 
 from quench._compile_options import ROWS
@@ -22,6 +24,12 @@ from quench.ir import IR
 STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 # As `quench fleet compile` has it: the same models and options make the same workflows.
 CELLS_OF_A_SHARD = 256
+# Between two questions of a fleet that waits for its tenant's limit.
+ASK_AGAIN_SECONDS = 5.0
+# How long a fleet whose caller has gone before all of it was asked for is waited for, once nothing runs.
+STRANDED_SECONDS = 120.0
+# Names that an error lists.
+SHOWN_CELLS = 20
 Models = Union[Mapping[str, Union[Path, IR]], Sequence[Union[Path, IR]]]
 
 
@@ -143,6 +151,34 @@ class Fleet:
         name = f"quench.gateway.v1.{verb}"
         return self._gateway.call(FLEETS, verb, message(f"{name}Request")(id=self.id, **fields), f"{name}Response")
 
+    def _moving(self) -> Any:
+        """The fleet, if some of it is queued or running."""
+        try:
+            fleet = self._ask("GetFleet").fleet
+        except GatewayError:
+            return None
+        return fleet if fleet.workflows.queued + fleet.workflows.running > 0 else None
+
+    def _within_limits(self, ask: Callable[[], Any]) -> None:
+        """Asks; where this fleet has reached its tenant's limit, again and again until enough of it has ended."""
+        idle = False
+        bar: Any = None
+        with contextlib.ExitStack() as shown:
+            while True:
+                try:
+                    ask()
+                    return
+                except GatewayError as error:
+                    if error.reason != "QUOTA_EXCEEDED" or idle:
+                        raise
+                moving = self._moving()
+                idle = moving is None  # the last of it may have ended since the refusal: once more
+                if moving is not None:
+                    bar = bar or shown.enter_context(self._gateway.progress("fleet"))
+                    steps = moving.steps
+                    bar.update(steps.succeeded + steps.failed + steps.cancelled, "waits for the tenant's limit")
+                    time.sleep(ASK_AGAIN_SECONDS)
+
     @property
     def exists(self) -> bool:
         try:
@@ -174,7 +210,9 @@ class Fleet:
                        cell.error.message, cell.workflow)
 
     def watch(self) -> Fleet:
-        """Until it has ended, with a bar or lines; raises GatewayError if not all of it has succeeded. Ctrl-C ends the watching alone."""
+        """Until it has ended, with a bar or lines; raises GatewayError if not all of it has succeeded, or if what was asked for has ended
+        and nobody asks for the rest. Ctrl-C ends the watching alone."""
+        moved = time.monotonic()
         with self._gateway.progress("fleet") as bar:
             while True:
                 fleet = self._ask("GetFleet").fleet
@@ -182,6 +220,13 @@ class Fleet:
                 bar.update(steps.succeeded + steps.failed + steps.cancelled, f"{steps.running} running, {steps.failed} failed")
                 if _state(fleet.state) in ("succeeded", "failed", "cancelled"):
                     break
+                now = time.monotonic()
+                if fleet.workflows.queued + fleet.workflows.running > 0:
+                    moved = now
+                if now - moved > STRANDED_SECONDS:
+                    raise GatewayError(f"{fleet.created_shards} of {fleet.shards} parts of fleet `{self.id}` were asked for, and those have "
+                                       f"ended: compile_fleet with request_id={self.id!r} and the same models asks for the others",
+                                       "FAILED_PRECONDITION")
                 time.sleep(POLL_SECONDS)
         if _state(fleet.state) == "succeeded":
             return self
@@ -191,18 +236,31 @@ class Fleet:
 
     def download(self, folder: Path) -> list[pathlib.Path]:
         """Downloads what has succeeded to FOLDER/MODEL/OPTIONS/TARGET/model.so and model.h; files that hold the same bytes stay. Returns
-        the paths of the libraries."""
+        the paths of the libraries. Raises GatewayError if the gateway has some no more, once the others are there."""
         made: list[pathlib.Path] = []
+        lost: list[tuple[str, GatewayError]] = []
         for cell in self._cells():
             outputs = {output.name: output.digest for output in cell.outputs}
             if _state(cell.state) != "succeeded" or "library" not in outputs:
                 continue
-            parent = _below(folder, f"{cell.model}/{cell.options}/{cell.target}")
+            place = f"{cell.model}/{cell.options}/{cell.target}"
+            parent = _below(folder, place)
             parent.mkdir(parents=True, exist_ok=True)
-            for name, digest in ((parent / "model.so", outputs["library"]), (parent / "model.h", outputs["header"])):
-                if not (name.exists() and name.stat().st_size == digest.size_bytes and digest_of(name).hash == digest.hash):
-                    self._gateway.download(digest, name)
+            try:
+                for name, digest in ((parent / "model.so", outputs["library"]), (parent / "model.h", outputs["header"])):
+                    if not (name.exists() and name.stat().st_size == digest.size_bytes and digest_of(name).hash == digest.hash):
+                        self._gateway.download(digest, name)
+            except GatewayError as error:
+                if error.code not in ("NOT_FOUND", "FAILED_PRECONDITION"):
+                    raise
+                lost.append((place, error))  # evicted, or with outputs that are kept no longer
+                continue
             made.append(parent / "model.so")
+        if lost:
+            names = ", ".join(f"`{place}`" for place, _ in lost[:SHOWN_CELLS])
+            more = f" and {len(lost) - SHOWN_CELLS} more" if len(lost) > SHOWN_CELLS else ""
+            first = lost[0][1]
+            raise GatewayError(f"libraries of fleet `{self.id}` cannot be fetched: {names}{more}; the first: {first}", first.code, first.reason)
         return made
 
     def cancel(self) -> int:
@@ -234,7 +292,8 @@ class Batches(Uploads):
                       request_id: str, load: Optional[Mapping[str, Any]] = None, labels: Optional[Mapping[str, str]] = None,
                       priority: int = -10, webhooks: Iterable[str] = ()) -> Fleet:
         """compile_batch for any number of models, as workflows of one fleet, which `request_id` names: the same call again starts
-        nothing that is done, and runs again what has failed. webhooks: URLs that are told when it ends."""
+        nothing that is done, and runs again what has failed. Waits while the fleet has reached its tenant's limit. webhooks: URLs that
+        are told when it ends."""
         spec = message("quench.gateway.v1.WorkflowSpec")(labels=labels or {}, priority=priority)
         _fill_choices(self, spec.compile, targets, options)
         for url in webhooks:
@@ -255,9 +314,9 @@ class Batches(Uploads):
             shard.title = f"fleet {request_id} {number + 1}/{len(parts)}"
             shard.fleet.fleet, shard.fleet.shard, shard.fleet.shards = request_id, number, len(parts)
             _fill_models(self, shard.compile, part, load or {})
-            self.gateway.create(shard, f"{request_id}/{number}")
+            fleet._within_limits(functools.partial(self.gateway.create, shard, f"{request_id}/{number}"))
         if existed:
-            fleet.retry()
+            fleet._within_limits(fleet.retry)
         return fleet
 
     def fleet(self, request_id: str) -> Fleet:

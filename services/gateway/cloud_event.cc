@@ -2,29 +2,32 @@
 
 #include <fmt/format.h>
 #include <google/protobuf/struct.pb.h>
-#include <google/protobuf/util/json_util.h>
 #include <google/protobuf/util/time_util.h>
+#include <spdlog/spdlog.h>
 
 #include "common/base/status.h"
 #include "common/blobs/digest.h"
+#include "common/rpc/message_json.h"
 #include "services/gateway/fleet.h"
 #include "services/gateway/job_store.h"
 
 namespace quench::gateway {
 namespace {
 
-std::string JsonOf(const google::protobuf::Message& message) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.preserve_proto_field_names = false;
-  std::string json;
-  QUENCH_CHECK(google::protobuf::util::MessageToJsonString(message, &json, options).ok());
-  return json;
+// Null where it cannot be written: what services say is in it. The receiver learns what the event is about.
+std::string DataOf(const google::protobuf::Message& message) {
+  absl::StatusOr<std::string> json = rpc::MessageJson(message);
+  if (json.ok()) return *std::move(json);
+  spdlog::error("an event has no data: {}", MessageOf(json.status()));
+  return "null";
 }
 
 std::string JsonText(const std::string& text) {
   google::protobuf::Value value;
   value.set_string_value(text);
-  return JsonOf(value);
+  absl::StatusOr<std::string> json = rpc::MessageJson(value);
+  QUENCH_CHECK(json.ok());  // text always can be written
+  return *std::move(json);
 }
 
 }  // namespace
@@ -35,7 +38,7 @@ std::vector<QueuedEvent> EventsFor(const std::vector<std::string>& urls, const s
   const std::string time = google::protobuf::util::TimeUtil::ToString(TimestampOf(now_us));
   const std::string body = fmt::format(
       R"({{"specversion":"1.0","id":{},"source":{},"type":{},"time":{},"datacontenttype":"application/json","data":{}}})",
-      JsonText(id), JsonText(source), JsonText(type), JsonText(time), JsonOf(data));
+      JsonText(id), JsonText(source), JsonText(type), JsonText(time), DataOf(data));
   std::vector<QueuedEvent> events;
   for (const std::string& url : urls) {
     events.push_back({fmt::format("{}.{}", id, Sha256Hex(url).substr(0, 8)), url, body, now_us, 0});

@@ -14,7 +14,7 @@ inline constexpr char kStepEnded[] = "quench.step.ended";
 inline constexpr char kFleetEnded[] = "quench.fleet.ended";
 
 // An event for each of the receivers. `id` is the same whenever the same thing is told again; `source`: what it is about,
-// `/workflows/{id}`; `data`: a message of the contract.
+// `/workflows/{id}`; `data`: a message of the contract, as MessageJson writes it; null if it cannot.
 std::vector<QueuedEvent> EventsFor(const std::vector<std::string>& urls, const std::string& type,
                                    const std::string& id, const std::string& source, int64_t now_us,
                                    const google::protobuf::Message& data);

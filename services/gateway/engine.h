@@ -254,7 +254,8 @@ class Engine {
   void Drained(const Run& run, const absl::Status& status);
   void Unreached(const Run& run, const absl::Status& status);
   void LacksDevice(const Run& run, const absl::Status& status);
-  bool WaitsAside(const Run& run, const absl::Status& status, std::chrono::milliseconds delay);
+  bool WaitsAside(const Run& run, const absl::Status& status, std::chrono::milliseconds delay,
+                  std::vector<Follower>* followers);
   static std::string ReasonToWait(const LiveStep& step, const absl::Status& status);
   void SetWaitingReason(LiveWorkflow& workflow, int step, const std::string& text);
   // Why a step that has waited for its service since `since_us` fails; OK: it goes on waiting.
@@ -293,6 +294,12 @@ class Engine {
   bool seconds_planned_ = false;
   FairQueue queue_;
   std::array<ServiceLoad, FairQueue::kServices> loads_;
+  // A step that waits outside the queue, for memory.
+  struct Aside {
+    metrics::Stage stage;
+    int64_t ready_us;
+  };
+  std::map<metrics::Service, Aside> aside_;
   std::array<bool, FairQueue::kServices> chance_planned_{};
   std::array<int, FairQueue::kStages> shown_depth_{};
   std::array<metrics::Gauge*, FairQueue::kStages> shown_age_{};  // the series, once found

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "common/base/status.h"
 #include "common/rpc/errors.h"
@@ -228,7 +229,9 @@ void Engine::LacksDevice(const Run& run, const absl::Status& status) {
 // Whether the step, for which its service has no memory, asks again by itself while smaller ones go on: one of each
 // service, and the servers keep what becomes free for it. Each server behind the address is asked in turn, then there is
 // a pause. A second step holds up the queue, as where slots are full.
-bool Engine::WaitsAside(const Run& run, const absl::Status& status, milliseconds delay) {
+// Steps that would take its result wait with it: one that asked by itself would hold up the queue.
+bool Engine::WaitsAside(const Run& run, const absl::Status& status, milliseconds delay,
+                        std::vector<Follower>* followers) {
   if (rpc::ReasonOf(status) != rpc::ReasonName(rpc::Reason::kMemoryFull)) return false;
   LiveStep& live = run.workflow->steps[run.step];
   ServiceLoad& load = loads_[static_cast<size_t>(run.service)];
@@ -239,10 +242,20 @@ bool Engine::WaitsAside(const Run& run, const absl::Status& status, milliseconds
   } else {
     live.without_memory.clear();
   }
-  const uint64_t epoch = ++live.epoch;
-  After(delay, [this, &load, workflow = run.workflow, step = run.step, epoch] {
+  aside_[run.service] = {live.row->stage, Microseconds(live.value->ready_time())};
+  std::vector<std::tuple<WorkflowPtr, int, uint64_t>> back;  // with their epochs
+  const auto wait = [&back](const WorkflowPtr& workflow, int step) {
+    workflow->steps[step].run = 0;
+    back.emplace_back(workflow, step, ++workflow->steps[step].epoch);
+  };
+  wait(run.workflow, run.step);
+  for (const Follower& each : std::exchange(*followers, {})) wait(each.workflow, each.step);
+  After(delay, [this, &load, service = run.service, back] {
     load.ComeBack();
-    if (workflow->steps[step].epoch == epoch) Ready(workflow, step);
+    aside_.erase(service);
+    for (const auto& [workflow, step, epoch] : back) {
+      if (workflow->steps[step].epoch == epoch) Requeue(workflow, step);
+    }
   });
   return true;
 }

@@ -16,6 +16,8 @@ using std::chrono::milliseconds;
 
 namespace {
 
+constexpr milliseconds kLongestRetry = std::chrono::minutes(1);  // whatever the service says
+
 step::v1::StepOptions* OptionsOf(google::protobuf::Message* request) {
   const auto* field = request->GetDescriptor()->FindFieldByName("step");
   return static_cast<step::v1::StepOptions*>(
@@ -243,10 +245,10 @@ void Engine::OnDone(Run run, const absl::Status& status, const StepResult* resul
   const Ending ending = status.ok() ? Ending::kFinal : Classify(status, run.accepted);
   switch (ending) {
     case Ending::kShed: {
-      const milliseconds delay = *rpc::RetryAfterOf(status);
+      const milliseconds delay = std::clamp(*rpc::RetryAfterOf(status), {}, kLongestRetry);
       CountRetry(live, metrics::RetryReason::kShed);
       queue_.Refused(workflow->header.tenant(), run.service);
-      if (WaitsAside(run, status, delay)) break;
+      if (WaitsAside(run, status, delay, &followers)) break;
       SetWaitingReason(*workflow, run.step, ReasonToWait(live, status));
       loads_[static_cast<size_t>(run.service)].Shed(loop_.Now(), delay);
       Requeue(workflow, run.step);
@@ -414,7 +416,8 @@ void Engine::Abandon(uint64_t id, Run& run) {
 
 void Engine::ShowQueue() {
   for (const StepRow& row : StepTable()) {
-    const int depth = queue_.Depth(row.stage);
+    int depth = queue_.Depth(row.stage);
+    for (const auto& [service, step] : aside_) depth += step.stage == row.stage ? 1 : 0;
     int& shown = shown_depth_[static_cast<size_t>(row.stage)];
     if (std::exchange(shown, depth) == depth) continue;
     options_.registry->Get(metrics::kQueueDepth, row.stage).Set(depth);
@@ -424,7 +427,10 @@ void Engine::ShowQueue() {
 void Engine::ShowAges() {
   const int64_t now = loop_.UnixMicroseconds();
   for (const StepRow& row : StepTable()) {
-    const int64_t ready = queue_.OldestReady(row.stage).value_or(now);
+    int64_t ready = queue_.OldestReady(row.stage).value_or(now);
+    for (const auto& [service, step] : aside_) {
+      if (step.stage == row.stage) ready = std::min(ready, step.ready_us);
+    }
     metrics::Gauge*& shown = shown_age_[static_cast<size_t>(row.stage)];
     if (shown == nullptr) shown = &options_.registry->Get(metrics::kQueueOldestAge, row.stage);
     shown->Set(static_cast<double>(now - ready) / 1e6);

@@ -27,6 +27,7 @@ constexpr milliseconds kQuick{1000};
 constexpr milliseconds kPace{4}, kSlowPace{64};
 constexpr milliseconds kLongestRetryAfter{24 * 3'600'000};
 constexpr size_t kFinishedKept = 10'000;
+constexpr milliseconds kTellEvery{60'000};  // of events that are dropped, for each receiver
 
 int64_t UnixMicros() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
@@ -116,6 +117,8 @@ void EventPoster::Stop() {
   if (looker_.joinable()) looker_.join();  // it starts the others
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  const std::lock_guard lock(mutex_);
+  LogDropped(true);
 }
 
 void EventPoster::Look() {
@@ -139,6 +142,7 @@ void EventPoster::Look() {
     Tell(verdicts);
     lock.lock();
     ShowWaiting();
+    LogDropped(false);
     const int64_t end_us = now_us + Micros(options_.look_every);
     while (!woken_ && !stopping_) {
       const int64_t next_us = dues_.empty() ? end_us : std::min(end_us, dues_.begin()->first);
@@ -176,13 +180,17 @@ bool EventPoster::Admit(std::vector<QueuedEvent> due, int64_t now_us,
     }
     Receiver& receiver = receivers_[url->origin()];
     if (receiver.rests_until_us > now_us) {
-      verdicts->push_back(Later(event, event.attempts, receiver.rests_until_us, "no answer"));
+      verdicts->push_back(
+          Later(&receiver, event, event.attempts, receiver.rests_until_us, "no answer"));
     } else if (receiver.waiting.size() >= kMostOfOneReceiver) {
       // Each gets a time of its own, so that a long queue is not looked at as a whole every time.
       receiver.crowded_until_us =
           std::max(receiver.crowded_until_us, now_us) + Micros(receiver.slow ? kSlowPace : kPace);
-      verdicts->push_back(
-          Later(event, event.attempts, receiver.crowded_until_us, "others come first"));
+      // One that was never posted, as after a long stop of the gateway, gets its turn whatever its age.
+      verdicts->push_back(event.attempts > 0
+                              ? Later(&receiver, event, event.attempts, receiver.crowded_until_us,
+                                      "others come first")
+                              : PutOff(event, event.attempts, receiver.crowded_until_us));
     } else {
       held_.insert(event.id);
       receiver.waiting.push_back({std::move(event), *std::move(url)});
@@ -274,7 +282,8 @@ void EventPoster::Settle(const Job& job, const Outcome& outcome, std::vector<Ver
                                         outcome.retry_after.value_or(milliseconds(0)));
     spdlog::debug("webhook {}: attempt {} for event {}: {}", origin, attempts, event.id,
                   outcome.reason);
-    verdicts->push_back(Later(event, attempts, UnixMicros() + Micros(delay), outcome.reason));
+    verdicts->push_back(
+        Later(&receiver, event, attempts, UnixMicros() + Micros(delay), outcome.reason));
   }
   if (outcome.retry_after) Rest(&receiver, *outcome.retry_after, verdicts);
   if (receiver.failures > 0) {
@@ -287,26 +296,41 @@ void EventPoster::Rest(Receiver* receiver, milliseconds delay, std::vector<Verdi
   for (const Job& job : receiver->waiting) {
     held_.erase(job.event.id);
     verdicts->push_back(
-        Later(job.event, job.event.attempts, receiver->rests_until_us, "no answer"));
+        Later(receiver, job.event, job.event.attempts, receiver->rests_until_us, "no answer"));
   }
   receiver->waiting.clear();
 }
 
-EventPoster::Verdict EventPoster::Later(const QueuedEvent& event, int attempts, int64_t next_us,
-                                        const std::string& why) {
+EventPoster::Verdict EventPoster::Later(Receiver* receiver, const QueuedEvent& event, int attempts,
+                                        int64_t next_us, const std::string& why) {
   const int64_t end_us = event.first_us + Micros(options_.retry_for);
-  if (attempts > 0 && UnixMicros() >= end_us) {
+  if (UnixMicros() >= end_us) {
     Finish(event.id);
     options_.registry->Get(metrics::kWebhooks, WebhookResult::kDropped).Increment();
-    const absl::StatusOr<http::Url> url = http::ParseUrl(event.url);
-    spdlog::warn("webhook {}: event {} is dropped after {} attempts: {}",
-                 url.ok() ? url->origin() : "", event.id, attempts, why);
+    ++receiver->dropped;
+    receiver->last_dropped = fmt::format("{} after {} attempts: {}", event.id, attempts, why);
     return {Verdict::kDropped, event.id};
   }
   if (attempts > 0) next_us = std::min(next_us, end_us);  // one more attempt at the end
+  return PutOff(event, attempts, next_us);
+}
+
+EventPoster::Verdict EventPoster::PutOff(const QueuedEvent& event, int attempts, int64_t next_us) {
   later_[event.id] = next_us;
   dues_.emplace(next_us, event.id);
   return {Verdict::kLater, event.id, attempts, next_us};
+}
+
+void EventPoster::LogDropped(bool all) {
+  const int64_t now_us = UnixMicros();
+  for (auto& [origin, receiver] : receivers_) {
+    if (receiver.dropped == 0) continue;
+    if (!all && now_us - receiver.told_us < Micros(kTellEvery)) continue;
+    spdlog::warn("webhook {}: {} events are dropped that were not taken in time, the last one {}",
+                 origin, receiver.dropped, receiver.last_dropped);
+    receiver.dropped = 0;
+    receiver.told_us = now_us;
+  }
 }
 
 void EventPoster::Finish(const std::string& id) {

@@ -72,6 +72,10 @@ class EventPoster {
     bool slow = false;   // it was not
     int64_t rests_until_us = 0;
     int64_t crowded_until_us = 0;  // when the last of those comes that there was no room for
+    // Events that it has not taken in time, and the log has not told of.
+    int dropped = 0;
+    std::string last_dropped;  // what the log says of the last one
+    int64_t told_us = 0;       // when the log told of some
   };
   struct Outcome {
     enum Kind { kDelivered, kRefused, kUnanswered, kGone, kCancelled } kind = kCancelled;
@@ -96,7 +100,13 @@ class EventPoster {
   std::optional<Job> Take();
   void Settle(const Job& job, const Outcome& outcome, std::vector<Verdict>* verdicts);
   void Rest(Receiver* receiver, std::chrono::milliseconds delay, std::vector<Verdict>* verdicts);
-  Verdict Later(const QueuedEvent& event, int attempts, int64_t next_us, const std::string& why);
+  // An event that its receiver has not taken, or that waits for a receiver that has just not taken another; dropped if it
+  // is too old.
+  Verdict Later(Receiver* receiver, const QueuedEvent& event, int attempts, int64_t next_us,
+                const std::string& why);
+  Verdict PutOff(const QueuedEvent& event, int attempts, int64_t next_us);
+  // A line for each receiver, once a minute at most unless `all`.
+  void LogDropped(bool all);
   void Finish(const std::string& id);
   void StartThreads();
 

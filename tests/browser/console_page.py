@@ -134,6 +134,41 @@ def see_report(browser):
     named(browser, "report")
 
 
+def see_no_step(browser):
+    browser.run("location.hash = location.hash.replace(/step=.*/, 'step=nothing')")
+    browser.wait("document.querySelector('main [role=status]:not([hidden])')?.textContent === 'There is no step nothing.'")
+
+
+def go_away(browser, path):
+    """Requests to the path get no answer until `come_back`."""
+    browser.run("window.wholeFetch = window.fetch; window.fetch = (asked, ...rest) => "
+                f"asked === '{path}' ? Promise.reject(new TypeError('away')) : window.wholeFetch(asked, ...rest); 0")
+
+
+def come_back(browser):
+    browser.run("window.fetch = window.wholeFetch; 0")
+
+
+def hear_error(browser, method):
+    """Errors of a button are said to readers of the screen. The button need not be there for others."""
+    go_away(browser, f"/api/{method}")
+    browser.run("[...document.querySelectorAll('main .bar button')].find(e => e.textContent === 'Retry what failed').click()")
+    browser.wait("document.querySelector('main [role=alert]:not([hidden])')?.textContent === 'the gateway does not answer'")
+    come_back(browser)
+
+
+def learn_caller_late(browser):
+    """The caller becomes known once the gateway answers, though another page was opened meanwhile."""
+    go_away(browser, "/api/session")
+    browser.run("document.getElementById('token').value = sessionStorage.getItem('quench-token')")
+    browser.run("document.getElementById('token-form').requestSubmit()")
+    browser.wait("document.getElementById('caller').textContent === ''")
+    browser.run("location.hash = '#/fleets'")
+    browser.wait("document.querySelector('h1').textContent === 'Fleets'")
+    come_back(browser)
+    browser.wait("document.getElementById('caller').textContent === 'operator'")
+
+
 def see_fleets(browser):
     browser.run("location.hash = '#/fleets'")
     browser.wait(f"{ROWS} === 1")
@@ -193,10 +228,14 @@ def walk(browser, gateway, pictures):
     see_failure(browser)
     take_pictures(browser, pictures, "failed", browser.run("location.hash"))
     see_report(browser)
+    see_no_step(browser)
+    hear_error(browser, "Workflows/RetryWorkflow")
     see_fleets(browser)
     take_pictures(browser, pictures, "fleet", "#/fleets/nightly")
+    hear_error(browser, "Fleets/RetryFleet")
     see_machine(browser)
     take_pictures(browser, pictures, "machine", "#/machine")
+    learn_caller_late(browser)
     without_token(browser)
 
 

@@ -116,6 +116,44 @@ TEST_F(FleetTest, ADamagedModelFailsAsItsCells) {
             fs::file_size(work_.path("out/m0/default/raspberry-pi/5/model.so")));
 }
 
+// A model whose weights lie in these files beside it.
+std::string ModelWithFiles(const std::vector<std::string>& locations) {
+  OnnxModel model;
+  model.Input("x", DataType::kF32, {1}).Output("y");
+  for (size_t i = 0; i < locations.size(); ++i) {
+    auto& weight = *model.graph().add_initializer();
+    weight.set_name(fmt::format("w{}", i));
+    weight.set_data_type(1);
+    weight.add_dims(1);
+    weight.set_data_location(onnx::v1::TensorProto::EXTERNAL);
+    auto& location = *weight.add_external_data();
+    location.set_key("location");
+    location.set_value(locations[i]);
+  }
+  model.Node("Add", {"x", "w0"}, {"y"});
+  return model.proto().SerializeAsString();
+}
+
+TEST_F(FleetTest, AModelWhoseWeightsCannotBeReadFailsAsItsCells) {
+  WriteModels(1);
+  std::vector<std::string> many;  // more than are opened
+  for (int i = 0; i < 513; ++i) {
+    many.push_back(fmt::format("many{}.bin", i));
+    work_.Write("models/" + many.back(), "four");
+  }
+  work_.Write("models/many.onnx", ModelWithFiles(many));
+  const std::vector<std::string> too_long = {std::string(300, 'w')};  // for a file's name
+  work_.Write("models/long.onnx", ModelWithFiles(too_long));
+  const Outcome outcome = Run(Compile({"--request-id", "unread", "--output", "out"}));
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("4 of 6 cells of fleet `unread` have not succeeded"));
+  for (const std::string name : {"many", "long"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(name + "/default/x86-64-v2 and 1 more of its model: step `" +
+                                       name + "/import`: "));
+  }
+  EXPECT_TRUE(fs::exists(work_.path("out/m0/default/x86-64-v2/model.so")));
+}
+
 TEST_F(FleetTest, ALibraryThatIsGoneIsAnErrorOfItsCell) {
   WriteModels(1);
   ASSERT_EQ(Run(Compile({"--request-id", "gone", "--output", "out"})).exit_code, 0);
@@ -160,12 +198,21 @@ TEST_F(FleetTest, SaysAllThatIsWrongBeforeItStarts) {
   work_.Write("two.txtpb", "models { name: \"m\" }");
   const Outcome outcome =
       Run({"fleet", "compile", "none/*.onnx", "nothing.onnx", "--options", "two.txtpb", "--options",
-           "missing.txtpb", "--label", "x", "--table", "t.txt"});
+           "missing.txtpb", "--target", "x86-64-v5", "--label", "x", "--table", "t.txt"});
   EXPECT_EQ(outcome.exit_code, 1);
-  for (const std::string part : {"no file matches `none/*.onnx`", "there is no file `nothing.onnx`",
-                                 "`models`: the command line names the models", "missing.txtpb",
-                                 "--label", "a table ends with .csv, .json or .html"})
+  for (const std::string part :
+       {"no file matches `none/*.onnx`", "there is no file `nothing.onnx`",
+        "`models`: the command line names the models", "missing.txtpb",
+        "unknown target `x86-64-v5`", "--label", "a table ends with .csv, .json or .html"})
     EXPECT_THAT(outcome.err, HasSubstr(part));
+  EXPECT_TRUE(List().empty());
+  fs::create_directories(work_.path("odd/folder.onnx"));
+  fs::create_symlink("nowhere", work_.path("odd/link.onnx"));
+  const Outcome odd = Run({"fleet", "compile", "odd/*.onnx", "models/*.onnx"});
+  EXPECT_EQ(odd.exit_code, 1);
+  for (const std::string part :
+       {"`odd/folder.onnx` is a folder without `saved_model.pb`", "cannot open `odd/link.onnx`"})
+    EXPECT_THAT(odd.err, HasSubstr(part));
   EXPECT_TRUE(List().empty());
   const Outcome dry = Run(Compile({"--dry-run"}));
   EXPECT_EQ(dry.exit_code, 0) << dry.err;

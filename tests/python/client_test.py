@@ -564,6 +564,17 @@ class GatewayTest(unittest.TestCase):
                 time.sleep(0.1)
             self.assertEqual(other.load(DIGITS, batch=3).operators["Conv"], 3)
 
+    def test_a_fleet_waits_for_its_tenants_limit(self):
+        with quench.Client() as client:
+            steps = len(client.compile_batch({"a": DIGITS}, ["x86-64"]).watch().steps)
+        with served(f"gateway {{ tenants {{ max_queued_steps: {steps} }} }}") as (address, _), quench.Client(address) as client, \
+                mock.patch("quench.workflow.CELLS_OF_A_SHARD", 1), mock.patch("quench.workflow.ASK_AGAIN_SECONDS", 0.1):
+            fleet = client.compile_fleet({name: DIGITS for name in "abc"}, ["x86-64"], request_id="limited")  # one model at a time
+            self.assertEqual([cell.state for cell in fleet.watch().cells()], ["succeeded"] * 3)
+            with self.assertRaisesRegex(quench.GatewayError, "the limit of") as refused:
+                client.compile_fleet({"all": DIGITS}, ["x86-64", "aarch64"], request_id="too-large")
+            self.assertEqual(refused.exception.reason, "QUOTA_EXCEEDED")
+
     def test_tokens(self):
         tokens = FOLDER / "tokens"
         tokens.write_text(f"team-a {hashlib.sha256(b'correct horse').hexdigest()}\n")

@@ -115,6 +115,11 @@ class Client final : public GatewayClient {
 
   void Trace(const StepContext& context) { trace_ = CommandTrace::Begin(context.traceparent()); }
 
+  void set_patience(std::chrono::milliseconds patience) override {
+    GatewayClient::set_patience(patience);
+    blobs_.set_retry_time(patience);
+  }
+
   // Whatever it is that passes: refused, silent, or busy with others.
   absl::Status Reach(const std::string& address, const StepContext& context) {
     const auto try_for = [&](std::chrono::milliseconds time, std::chrono::milliseconds patience) {

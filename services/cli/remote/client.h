@@ -48,8 +48,9 @@ class GatewayClient {
   virtual ~GatewayClient() = default;
 
   LocalBlobStore& local() { return *local_; }
-  // How long calls that may be repeated are, while the gateway is away: a minute, unless it is set.
-  void set_patience(std::chrono::milliseconds patience) { patience_ = patience; }
+  // How long transfers, and calls that may be repeated, are tried while the gateway is away: a minute, unless this is
+  // called before them.
+  virtual void set_patience(std::chrono::milliseconds patience) { patience_ = patience; }
   // For services that have clients of their own.
   virtual std::shared_ptr<rpc::Channel> channel() const = 0;
 

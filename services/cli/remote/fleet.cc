@@ -1,14 +1,21 @@
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <google/protobuf/util/time_util.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
+#include <limits>
 #include <mutex>
 #include <random>
 #include <set>
+#include <utility>
 
+#include "common/base/errno_status.h"
 #include "common/base/status.h"
 #include "common/rpc/errors.h"
 #include "common/steps/read_config.h"
@@ -18,6 +25,8 @@
 #include "services/cli/remote/fleet_outputs.h"
 #include "services/cli/remote/model.h"
 #include "services/codegen/options_proto.h"
+#include "services/codegen/targets/resolve.h"
+#include "services/importer/importer.h"
 
 namespace quench::cli {
 namespace {
@@ -102,6 +111,19 @@ absl::Status AddChoice(const std::string& file, pb::CompileBatch* batch) {
   return absl::OkStatus();
 }
 
+// Refuses what cannot even be sent to the gateway: folders that are no saved models, links to nothing, files that
+// nobody here may read.
+absl::Status CheckFile(const FleetModel& model) {
+  QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path file, importer::ModelFileOf(model.path));
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // waits for no pipe
+  if (fd < 0) return ErrnoStatus(errno, "open", file);
+  struct stat info{};
+  const bool regular = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+  ::close(fd);
+  if (regular) return absl::OkStatus();
+  return InvalidArgument("`{}` is not a regular file", file.string());
+}
+
 absl::StatusOr<FleetPlan> PlanOf(const FleetJob& job) {
   FleetPlan plan;
   StatusCollector problems;
@@ -110,12 +132,14 @@ absl::StatusOr<FleetPlan> PlanOf(const FleetJob& job) {
   } else {
     problems.Add(models.status());
   }
+  for (const FleetModel& model : plan.models) problems.Add(CheckFile(model));
   if (!job.table.empty()) problems.Add(FleetTable::FormatOf(job.table).status());
   pb::CompileBatch& batch = *plan.common.mutable_compile();
   const std::vector<std::string> default_options = {"default"};
   for (const std::string& file : job.options.empty() ? default_options : job.options)
     problems.Add(AddChoice(file, &batch));
   for (const std::string& name : job.targets) {
+    if (!codegen::NeedsCaller(name)) problems.Add(codegen::ResolveTarget(name).status());
     codegen::v1::Target target = TargetOf(name);
     if (!target.label().empty()) target.set_label(LabelOf(name));
     *batch.add_targets() = std::move(target);
@@ -142,25 +166,28 @@ absl::StatusOr<FleetPlan> PlanOf(const FleetJob& job) {
   return plan;
 }
 
-// A model that this machine cannot read is the gateway's to refuse: it fails as a cell, and holds up no other.
+// Uploads a model that cannot be read here, without what it may need beside it.
+absl::StatusOr<pb::BatchModel> UploadUnread(const std::string& path, GatewayClient& client,
+                                            const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const std::filesystem::path file, importer::ModelFileOf(path));
+  QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests, client.UploadFiles({file}, context));
+  pb::BatchModel model;
+  *model.mutable_model()->mutable_file() = digests[0];
+  model.mutable_model()->set_name(file.filename().string());
+  return model;
+}
+
+// Uploads a model. One that this machine cannot read, for whatever reason, is the gateway's to refuse: it fails as its
+// cells, and holds up no other.
 absl::StatusOr<pb::BatchModel> Upload(const FleetModel& model, GatewayClient& client,
                                       const StepContext& context) {
   ModelOptions options;
   options.model = model.path;
   const StepContext quiet(context.cancel_token(), nullptr);  // one bar for all models
-  absl::StatusOr<pb::BatchModel> uploaded = UploadModel(options, client, quiet);
-  const absl::StatusCode code = uploaded.status().code();
-  const bool unreadable = code == absl::StatusCode::kInvalidArgument ||
-                          code == absl::StatusCode::kUnimplemented ||
-                          code == absl::StatusCode::kNotFound;
-  std::error_code error;
-  if (unreadable && std::filesystem::is_regular_file(model.path, error)) {
-    QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
-                            client.UploadFiles({model.path}, quiet));
-    uploaded = pb::BatchModel();
-    *uploaded->mutable_model()->mutable_file() = digests[0];
-    uploaded->mutable_model()->set_name(std::filesystem::path(model.path).filename().string());
-  }
+  bool was_read = false;
+  absl::StatusOr<pb::BatchModel> uploaded = UploadModel(options, client, quiet, &was_read);
+  QUENCH_RETURN_IF_ERROR(context.Check());
+  if (!uploaded.ok() && !was_read) uploaded = UploadUnread(model.path, client, quiet);
   QUENCH_RETURN_IF_ERROR(Annotate(uploaded.status(), "`" + model.path + "`"));
   uploaded->set_name(model.name);
   return uploaded;
@@ -173,26 +200,90 @@ void Pause(std::chrono::milliseconds pause, const StepContext& context) {
   wake.wait_for(lock, context.cancel_token()->stop_token(), pause, [] { return false; });
 }
 
-// Creates a shard's workflow. A tenant whose limit is reached by this fleet waits until some of it has ended.
-absl::Status CreateShard(const FleetJob& job, const pb::WorkflowSpec& spec, GatewayClient& client,
-                         const StepContext& context) {
-  const std::string request_id = fmt::format("{}/{}", job.id, spec.fleet().shard());
-  FleetClient fleets(client.channel());
+// Asks for the parts of a fleet, one by one, and fetches meanwhile what has ended. While the fleet fills the tenant's
+// limit, a part waits until some of it has ended.
+class Asker {
+ public:
+  // `fleet`: what there is of it already. All others outlive this.
+  Asker(const FleetJob& job, pb::Fleet fleet, FleetClient& fleets, FleetOutputs& outputs,
+        const StepContext& context)
+      : job_(job),
+        fleets_(fleets),
+        outputs_(outputs),
+        context_(context),
+        fleet_(std::move(fleet)),
+        cancelled_(fleet_.workflows().cancelled()) {}
+
+  // Calls `ask` until the tenant's limit has room for the part. CANCELLED once somebody has cancelled workflows of the
+  // fleet.
+  absl::Status Ask(const std::function<absl::Status()>& ask);
+  // Takes note that a part, cancelled as `ended` has it, is not any more.
+  void Reopened(const pb::Workflow& ended) {
+    if (ended.state() == pb::STATE_CANCELLED) --cancelled_;
+  }
+
+ private:
+  absl::Status Look();
+  bool IsIdle() const { return fleet_.workflows().queued() + fleet_.workflows().running() == 0; }
+
+  const FleetJob& job_;
+  FleetClient& fleets_;
+  FleetOutputs& outputs_;
+  const StepContext& context_;
+  pb::Fleet fleet_;  // as it was at the last look
+  int cancelled_;    // of its workflows; more of them is somebody's wish
+  std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();
+};
+
+absl::Status Asker::Look() {
+  absl::StatusOr<pb::Fleet> fleet = fleets_.Get(job_.id, context_, job_.tenant);
+  if (absl::IsNotFound(fleet.status())) fleet = pb::Fleet();  // nothing of it yet
+  QUENCH_RETURN_IF_ERROR(fleet.status());
+  looked_ = std::chrono::steady_clock::now();
+  fleet_ = *std::move(fleet);
+  const int before = std::exchange(cancelled_, fleet_.workflows().cancelled());
+  if (cancelled_ <= before) return absl::OkStatus();
+  return absl::CancelledError(
+      fmt::format("fleet `{}` was cancelled meanwhile: {} of its workflows are cancelled, and no "
+                  "more are asked for",
+                  job_.id, cancelled_));
+}
+
+absl::Status Asker::Ask(const std::function<absl::Status()>& ask) {
+  if (std::chrono::steady_clock::now() - looked_ > kLookAgain) QUENCH_RETURN_IF_ERROR(Look());
+  bool idle = false;
   while (true) {
-    const absl::Status created = client.Create(spec, request_id, context).status();
-    if (rpc::ReasonOf(created) != rpc::ReasonName(rpc::Reason::kQuotaExceeded)) return created;
-    const absl::StatusOr<pb::Fleet> fleet = fleets.Get(job.id, context);
-    if (!fleet.ok() || fleet->workflows().queued() + fleet->workflows().running() == 0)
-      return created;
-    context.Report({"wait for the tenant's limit", MessageOf(created), fleet->created_shards(),
-                    fleet->shards()});
-    Pause(kAskAgain, context);
-    QUENCH_RETURN_IF_ERROR(context.Check());
+    const absl::Status asked = ask();
+    if (asked.ok()) return outputs_.FetchEnded(context_);
+    if (rpc::ReasonOf(asked) != rpc::ReasonName(rpc::Reason::kQuotaExceeded)) return asked;
+    QUENCH_RETURN_IF_ERROR(Look());
+    const bool was_idle = std::exchange(idle, IsIdle());
+    if (idle && was_idle) return asked;  // others fill the limit
+    if (idle) continue;                  // its last part may have ended since the answer
+    context_.Report({"wait for the tenant's limit", MessageOf(asked), fleet_.created_shards(),
+                     fleet_.shards()});
+    QUENCH_RETURN_IF_ERROR(outputs_.FetchEnded(context_));
+    Pause(kAskAgain, context_);
+    QUENCH_RETURN_IF_ERROR(context_.Check());
+    QUENCH_RETURN_IF_ERROR(Look());
   }
 }
 
-absl::Status Ask(const FleetJob& job, const FleetPlan& plan, GatewayClient& client,
-                 const StepContext& context) {
+absl::Status CreateShard(const FleetJob& job, const pb::WorkflowSpec& spec, GatewayClient& client,
+                         const StepContext& context) {
+  const std::string request_id = fmt::format("{}/{}", job.id, spec.fleet().shard());
+  const absl::Status created = client.Create(spec, request_id, context).status();
+  if (!absl::IsAlreadyExists(created) && rpc::ReasonOf(created) != "INVALID_REQUEST")
+    return created;
+  return Annotate(created, fmt::format("fleet `{}` cannot be asked for with these models and "
+                                       "options; was it asked for with others before? Another "
+                                       "--request-id starts another fleet, and what is equal comes "
+                                       "from the cache",
+                                       job.id));
+}
+
+absl::Status CreateShards(const FleetJob& job, const FleetPlan& plan, GatewayClient& client,
+                          Asker& asker, const StepContext& context) {
   for (int shard = 0; shard < plan.shards(); ++shard) {
     pb::WorkflowSpec spec = plan.common;
     spec.set_title(fmt::format("fleet {} {}/{}", job.id, shard + 1, plan.shards()));
@@ -207,17 +298,41 @@ absl::Status Ask(const FleetJob& job, const FleetPlan& plan, GatewayClient& clie
       QUENCH_ASSIGN_OR_RETURN(*spec.mutable_compile()->add_models(),
                               Upload(plan.models[i], client, context));
     }
-    const absl::Status created = CreateShard(job, spec, client, context);
-    if (absl::IsAlreadyExists(created) || rpc::ReasonOf(created) == "INVALID_REQUEST") {
-      return Annotate(created, fmt::format("fleet `{}` cannot be asked for with these models and "
-                                           "options; was it asked for with others before? Another "
-                                           "--request-id starts another fleet, and what is equal "
-                                           "comes from the cache",
-                                           job.id));
-    }
-    QUENCH_RETURN_IF_ERROR(created);
+    QUENCH_RETURN_IF_ERROR(asker.Ask([&] { return CreateShard(job, spec, client, context); }));
   }
   return absl::OkStatus();
+}
+
+// Retries the parts that have failed or were cancelled, and gives their number. Each is retried once: where the
+// tenant's limit holds only some of them, those that fail again would keep the others out for ever.
+absl::StatusOr<int> RetryShards(const FleetJob& job, GatewayClient& client, FleetClient& fleets,
+                                Asker& asker, const StepContext& context) {
+  WorkflowList list;
+  list.filter = "fleet = " + job.id;
+  list.states = {"failed", "cancelled"};
+  list.limit = std::numeric_limits<int>::max();
+  list.tenant = job.tenant;
+  QUENCH_ASSIGN_OR_RETURN(std::vector<pb::Workflow> ended, client.List(list, context));
+  std::sort(ended.begin(), ended.end(), [](const pb::Workflow& a, const pb::Workflow& b) {
+    return a.fleet().shard() < b.fleet().shard();
+  });
+  int retried = 0;
+  absl::Status error;
+  for (const pb::Workflow& workflow : ended) {
+    const absl::Status asked = asker.Ask([&]() -> absl::Status {
+      QUENCH_RETURN_IF_ERROR(fleets.RetryShard(workflow, context));
+      ++retried;
+      asker.Reopened(workflow);
+      return absl::OkStatus();
+    });
+    if (asked.ok()) continue;
+    const bool its_own = absl::IsFailedPrecondition(asked);  // its models are gone, say
+    if (error.ok() || !its_own) error = asked;
+    if (!its_own) break;
+  }
+  if (error.ok()) return retried;
+  return Annotate(error, fmt::format("{} of {} workflows of fleet `{}` are queued again", retried,
+                                     ended.size(), job.id));
 }
 
 void ShowProgress(const pb::Fleet& fleet, const StepContext& context) {
@@ -299,10 +414,8 @@ absl::Status Conclude(const FleetJob& job, const pb::Fleet& fleet, FleetOutputs&
                   outputs.cells(), fleet.id()));
 }
 
-absl::Status Watch(const FleetJob& job, GatewayClient& client, const StepContext& context) {
-  FleetClient fleets(client.channel());
-  if (!job.table.empty()) QUENCH_RETURN_IF_ERROR(FleetTable::FormatOf(job.table).status());
-  FleetOutputs outputs(client, fleets, job.id, job.output, job.table);
+absl::Status Watch(const FleetJob& job, FleetClient& fleets, FleetOutputs& outputs,
+                   const StepContext& context) {
   const absl::StatusOr<pb::Fleet> fleet = Await(job.id, fleets, outputs, context);
   if (absl::IsCancelled(context.Check())) {
     return absl::CancelledError(fmt::format(
@@ -332,9 +445,13 @@ absl::Status Compile(FleetJob job, const StepContext& context) {
   QUENCH_ASSIGN_OR_RETURN(const auto client, GatewayClient::Open(job.gateway, store, context));
   client->set_patience(kFleetPatience);
   FleetClient fleets(client->channel());
+  FleetOutputs outputs(*client, fleets, job.id, job.output, job.table);
   const absl::StatusOr<pb::Fleet> earlier = fleets.Get(job.id, context);
   if (!earlier.ok() && !absl::IsNotFound(earlier.status())) return earlier.status();
-  const absl::Status asked = Ask(job, plan, *client, context);
+  Asker asker(job, earlier.ok() ? *earlier : pb::Fleet(), fleets, outputs, context);
+  absl::Status asked = CreateShards(job, plan, *client, asker, context);
+  if (asked.ok() && earlier.ok())
+    asked = RetryShards(job, *client, fleets, asker, context).status();
   if (absl::IsCancelled(context.Check())) {
     return absl::CancelledError(fmt::format(
         "what was asked for of fleet `{}` goes on; the same command with --request-id {} asks for "
@@ -342,9 +459,25 @@ absl::Status Compile(FleetJob job, const StepContext& context) {
         job.id, job.id));
   }
   QUENCH_RETURN_IF_ERROR(asked);
-  if (earlier.ok()) QUENCH_RETURN_IF_ERROR(fleets.Retry(job.id, context).status());
-  if (!job.detach) return Watch(job, *client, context);
+  if (!job.detach) return Watch(job, fleets, outputs, context);
   fmt::print("{}\n", job.id);
+  return absl::OkStatus();
+}
+
+absl::Status WatchEarlier(const FleetJob& job, GatewayClient& client, FleetClient& fleets,
+                          const StepContext& context) {
+  if (!job.table.empty()) QUENCH_RETURN_IF_ERROR(FleetTable::FormatOf(job.table).status());
+  FleetOutputs outputs(client, fleets, job.id, job.output, job.table);
+  return Watch(job, fleets, outputs, context);
+}
+
+absl::Status Retry(const FleetJob& job, GatewayClient& client, FleetClient& fleets,
+                   const StepContext& context) {
+  QUENCH_ASSIGN_OR_RETURN(const pb::Fleet fleet, fleets.Get(job.id, context, job.tenant));
+  FleetOutputs nowhere(client, fleets, job.id, "", "");
+  Asker asker(job, fleet, fleets, nowhere, context);
+  QUENCH_ASSIGN_OR_RETURN(const int retried, RetryShards(job, client, fleets, asker, context));
+  fmt::print("{} workflows of fleet {} are queued again\n", retried, job.id);
   return absl::OkStatus();
 }
 
@@ -390,7 +523,7 @@ absl::Status FleetThere(const FleetJob& job, const StepContext& context) {
     case FleetVerb::kCompile:
       break;
     case FleetVerb::kWatch:
-      return Watch(job, *client, context);
+      return WatchEarlier(job, *client, fleets, context);
     case FleetVerb::kList:
       return List(job, fleets, context);
     case FleetVerb::kGet:
@@ -400,11 +533,8 @@ absl::Status FleetThere(const FleetJob& job, const StepContext& context) {
       fmt::print("{} workflows of fleet {} were cancelled\n", cancelled, job.id);
       return absl::OkStatus();
     }
-    case FleetVerb::kRetry: {
-      QUENCH_ASSIGN_OR_RETURN(const int retried, fleets.Retry(job.id, context, job.tenant));
-      fmt::print("{} workflows of fleet {} are queued again\n", retried, job.id);
-      return absl::OkStatus();
-    }
+    case FleetVerb::kRetry:
+      return Retry(job, *client, fleets, context);
   }
   return Internal("an unknown verb");
 }

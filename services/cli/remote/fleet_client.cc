@@ -1,5 +1,7 @@
 #include "services/cli/remote/fleet_client.h"
 
+#include <google/protobuf/util/time_util.h>
+
 #include <algorithm>
 
 #include "common/base/status.h"
@@ -14,13 +16,12 @@ constexpr int kCellsAtOnce = 2000;
 
 }  // namespace
 
-template <typename Request, typename Response>
-absl::Status FleetClient::Call(grpc::Status (pb::Fleets::Stub::*method)(grpc::ClientContext*,
-                                                                        const Request&, Response*),
-                               const Request& request, Response* response,
-                               const StepContext& context) {
+template <typename Stub, typename Request, typename Response>
+absl::Status FleetClient::Call(
+    Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+    const Request& request, Response* response, const StepContext& context) {
   return rpc::CallWithRetry(*channel_, context, kFleetPatience, [&](grpc::ClientContext* call) {
-    return (*stub_.*method)(call, request, response);
+    return (stub.*method)(call, request, response);
   });
 }
 
@@ -30,7 +31,7 @@ absl::StatusOr<pb::Fleet> FleetClient::Get(const std::string& id, const StepCont
   request.set_id(id);
   request.set_tenant(tenant);
   pb::GetFleetResponse response;
-  QUENCH_RETURN_IF_ERROR(Call(&pb::Fleets::Stub::GetFleet, request, &response, context));
+  QUENCH_RETURN_IF_ERROR(Call(*fleets_, &pb::Fleets::Stub::GetFleet, request, &response, context));
   return std::move(*response.mutable_fleet());
 }
 
@@ -42,7 +43,7 @@ absl::StatusOr<std::vector<pb::Fleet>> FleetClient::List(int limit, const StepCo
   do {
     request.set_page_size(std::min(limit - static_cast<int>(fleets.size()), 200));
     pb::ListFleetsResponse page;
-    QUENCH_RETURN_IF_ERROR(Call(&pb::Fleets::Stub::ListFleets, request, &page, context));
+    QUENCH_RETURN_IF_ERROR(Call(*fleets_, &pb::Fleets::Stub::ListFleets, request, &page, context));
     fleets.insert(fleets.end(), page.fleets().begin(), page.fleets().end());
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty() && static_cast<int>(fleets.size()) < limit);
@@ -57,7 +58,8 @@ absl::Status FleetClient::ForEachCell(const std::string& id, const std::vector<i
   request.mutable_shards()->Assign(shards.begin(), shards.end());
   do {
     pb::ListFleetCellsResponse page;
-    QUENCH_RETURN_IF_ERROR(Call(&pb::Fleets::Stub::ListFleetCells, request, &page, context));
+    QUENCH_RETURN_IF_ERROR(
+        Call(*fleets_, &pb::Fleets::Stub::ListFleetCells, request, &page, context));
     for (const pb::FleetCell& cell : page.cells()) QUENCH_RETURN_IF_ERROR(visit(cell));
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
@@ -71,19 +73,31 @@ absl::StatusOr<int> FleetClient::Cancel(const std::string& id, const StepContext
   request.set_id(id);
   request.set_tenant(tenant);
   pb::CancelFleetResponse response;
-  QUENCH_RETURN_IF_ERROR(Call(&pb::Fleets::Stub::CancelFleet, request, &response, context));
+  QUENCH_RETURN_IF_ERROR(
+      Call(*fleets_, &pb::Fleets::Stub::CancelFleet, request, &response, context));
   return response.cancelled();
 }
 
-// One that runs again is not retried twice: it may be repeated.
-absl::StatusOr<int> FleetClient::Retry(const std::string& id, const StepContext& context,
-                                       const std::string& tenant) {
-  pb::RetryFleetRequest request;
-  request.set_id(id);
-  request.set_tenant(tenant);
-  pb::RetryFleetResponse response;
-  QUENCH_RETURN_IF_ERROR(Call(&pb::Fleets::Stub::RetryFleet, request, &response, context));
-  return response.retried();
+// An earlier try of the same call may have done it: then the workflow has another time of its last retry.
+absl::Status FleetClient::RetryShard(const pb::Workflow& ended, const StepContext& context) {
+  pb::RetryWorkflowRequest request;
+  request.set_name(ended.name());
+  pb::RetryWorkflowResponse response;
+  const absl::Status retried =
+      Call(*workflows_, &pb::Workflows::Stub::RetryWorkflow, request, &response, context);
+  if (absl::IsNotFound(retried)) return absl::OkStatus();
+  if (!absl::IsFailedPrecondition(retried) && !absl::IsAborted(retried)) return retried;
+  pb::GetWorkflowRequest get;
+  get.set_name(ended.name());
+  get.set_view(pb::WORKFLOW_VIEW_BASIC);
+  pb::GetWorkflowResponse now;
+  const absl::Status got = Call(*workflows_, &pb::Workflows::Stub::GetWorkflow, get, &now, context);
+  if (absl::IsNotFound(got)) return absl::OkStatus();
+  QUENCH_RETURN_IF_ERROR(got);
+  using google::protobuf::util::TimeUtil;
+  const bool same = TimeUtil::TimestampToNanoseconds(now.workflow().retry_time()) ==
+                    TimeUtil::TimestampToNanoseconds(ended.retry_time());
+  return same ? retried : absl::OkStatus();
 }
 
 }  // namespace quench::cli

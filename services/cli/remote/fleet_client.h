@@ -12,6 +12,7 @@
 #include "common/base/context.h"
 #include "common/rpc/channel.h"
 #include "quench/gateway/v1/fleets.grpc.pb.h"
+#include "quench/gateway/v1/workflows.grpc.pb.h"
 
 namespace quench::cli {
 
@@ -21,7 +22,9 @@ inline constexpr auto kFleetPatience = std::chrono::minutes(10);
 class FleetClient {
  public:
   explicit FleetClient(std::shared_ptr<rpc::Channel> channel)
-      : channel_(std::move(channel)), stub_(gateway::v1::Fleets::NewStub(channel_->grpc())) {}
+      : channel_(std::move(channel)),
+        fleets_(gateway::v1::Fleets::NewStub(channel_->grpc())),
+        workflows_(gateway::v1::Workflows::NewStub(channel_->grpc())) {}
 
   // `tenant` "": the caller's own; another's fleets are for operators.
   absl::StatusOr<gateway::v1::Fleet> Get(const std::string& id, const StepContext& context,
@@ -36,17 +39,19 @@ class FleetClient {
   // Number of workflows.
   absl::StatusOr<int> Cancel(const std::string& id, const StepContext& context,
                              const std::string& tenant);
-  absl::StatusOr<int> Retry(const std::string& id, const StepContext& context,
-                            const std::string& tenant = "");
+  // Queues a part of a fleet again that failed or was cancelled, as `ended` has it. It may be repeated: OK also if that
+  // was done since, or the part is gone.
+  absl::Status RetryShard(const gateway::v1::Workflow& ended, const StepContext& context);
 
  private:
-  template <typename Request, typename Response>
-  absl::Status Call(grpc::Status (gateway::v1::Fleets::Stub::*method)(grpc::ClientContext*,
-                                                                      const Request&, Response*),
+  template <typename Stub, typename Request, typename Response>
+  absl::Status Call(Stub& stub,
+                    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                     const Request& request, Response* response, const StepContext& context);
 
   const std::shared_ptr<rpc::Channel> channel_;
-  const std::unique_ptr<gateway::v1::Fleets::Stub> stub_;
+  const std::unique_ptr<gateway::v1::Fleets::Stub> fleets_;
+  const std::unique_ptr<gateway::v1::Workflows::Stub> workflows_;
 };
 
 }  // namespace quench::cli

@@ -63,7 +63,7 @@ std::filesystem::path ExternalRoot(const ModelOptions& options, const std::files
 }
 
 absl::Status AddModel(const ModelOptions& options, GatewayClient& client,
-                      const StepContext& context, pb::BatchModel& model) {
+                      const StepContext& context, bool* was_read, pb::BatchModel& model) {
   QUENCH_ASSIGN_OR_RETURN(const importer::ImportOptions parsed, ImportOptionsOf(options));
   QUENCH_ASSIGN_OR_RETURN(const std::vector<std::string> locations,
                           importer::ExternalLocations(options.model, parsed));
@@ -85,6 +85,7 @@ absl::Status AddModel(const ModelOptions& options, GatewayClient& client,
   }
   if (!options.architecture.empty()) files.emplace_back(options.architecture);
   for (const std::string& file : options.convert) files.emplace_back(file);
+  *was_read = true;
   QUENCH_ASSIGN_OR_RETURN(const std::vector<Digest> digests, client.UploadFiles(files, context));
   QUENCH_ASSIGN_OR_RETURN(*model.mutable_import_options(), ImportOptionsProto(options, parsed));
   size_t next = 0;
@@ -108,8 +109,9 @@ absl::Status AddModel(const ModelOptions& options, GatewayClient& client,
 }
 
 absl::Status AddModule(const ModelOptions& options, GatewayClient& client,
-                       const StepContext& context, pb::BatchModel& model) {
+                       const StepContext& context, bool* was_read, pb::BatchModel& model) {
   QUENCH_ASSIGN_OR_RETURN(const importer::Imported loaded, LoadModel(options, context));
+  *was_read = true;
   QUENCH_ASSIGN_OR_RETURN(*model.mutable_module(),
                           steps::StoreModule(loaded.canonical, client.local()));
   std::vector<BlobId> blobs = {{model.module().digest().hash(),
@@ -123,7 +125,10 @@ absl::Status AddModule(const ModelOptions& options, GatewayClient& client,
 }  // namespace
 
 absl::StatusOr<pb::BatchModel> UploadModel(const ModelOptions& options, GatewayClient& client,
-                                           const StepContext& context) {
+                                           const StepContext& context, bool* was_read) {
+  bool unasked = false;
+  if (was_read == nullptr) was_read = &unasked;
+  *was_read = false;
   QUENCH_ASSIGN_OR_RETURN(const FileKind kind, KindOf(options.model));
   if (kind == FileKind::kArtifact) {
     return InvalidArgument("`{}` is a compiled library; this takes a model or an IR module",
@@ -132,9 +137,9 @@ absl::StatusOr<pb::BatchModel> UploadModel(const ModelOptions& options, GatewayC
   pb::BatchModel model;
   model.set_name(kModelName);
   if (kind == FileKind::kModel) {
-    QUENCH_RETURN_IF_ERROR(AddModel(options, client, context, model));
+    QUENCH_RETURN_IF_ERROR(AddModel(options, client, context, was_read, model));
   } else {
-    QUENCH_RETURN_IF_ERROR(AddModule(options, client, context, model));
+    QUENCH_RETURN_IF_ERROR(AddModule(options, client, context, was_read, model));
   }
   return model;
 }

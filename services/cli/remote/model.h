@@ -14,10 +14,12 @@
 
 namespace quench::cli {
 
-// Uploads the model with its external data and frozen inputs, or the module with its weights.
+// Uploads the model with its external data and frozen inputs, or the module with its weights. `was_read`, where given,
+// becomes true once the model has been read: errors from then on are not the model's.
 absl::StatusOr<gateway::v1::BatchModel> UploadModel(const ModelOptions& options,
                                                     GatewayClient& client,
-                                                    const StepContext& context);
+                                                    const StepContext& context,
+                                                    bool* was_read = nullptr);
 
 step::v1::PassOptions PassesOf(const ModelOptions& options, const std::string& stop_after = "");
 

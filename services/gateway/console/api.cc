@@ -1,15 +1,13 @@
 #include "services/gateway/console/api.h"
 
-#include <google/protobuf/descriptor.h>
-#include <google/protobuf/message.h>
 #include <google/protobuf/util/json_util.h>
 #include <grpcpp/grpcpp.h>
 
 #include <array>
-#include <vector>
 
 #include "common/base/status.h"
 #include "common/rpc/errors.h"
+#include "common/rpc/message_json.h"
 #include "google/rpc/status.pb.h"
 #include "quench/codegen/v1/codegen.pb.h"
 #include "quench/gateway/v1/fleets.grpc.pb.h"
@@ -39,30 +37,9 @@ struct Unary<kMethod> {
     Stub stub(gateway);
     Response response;
     QUENCH_RETURN_IF_ERROR(rpc::FromGrpc((stub.*kMethod)(context, request, &response)));
-    return ResponseJson(&response);
+    return rpc::MessageJson(response);
   }
 };
-
-void ClearDetails(google::protobuf::Message* message) {
-  if (message->GetDescriptor() == google::rpc::Status::descriptor()) {
-    message->GetReflection()->ClearField(message,
-                                         message->GetDescriptor()->FindFieldByName("details"));
-    return;
-  }
-  const google::protobuf::Reflection& reflection = *message->GetReflection();
-  std::vector<const google::protobuf::FieldDescriptor*> fields;
-  reflection.ListFields(*message, &fields);
-  for (const google::protobuf::FieldDescriptor* field : fields) {
-    if (field->message_type() == nullptr) continue;
-    if (!field->is_repeated()) {
-      ClearDetails(reflection.MutableMessage(message, field));
-      continue;
-    }
-    for (int i = 0; i < reflection.FieldSize(*message, field); ++i) {
-      ClearDetails(reflection.MutableRepeatedMessage(message, field, i));
-    }
-  }
-}
 
 using Fleets = v1::Fleets::Stub;
 using Overview = v1::Overview::Stub;
@@ -91,18 +68,6 @@ const ApiMethod* FindApiMethod(const std::string& name) {
     if (name == method.name) return &method;
   }
   return nullptr;
-}
-
-absl::StatusOr<std::string> ResponseJson(google::protobuf::Message* response) {
-  std::string text;
-  if (MessageToJsonString(*response, &text).ok()) return text;
-  ClearDetails(response);
-  text.clear();
-  if (const auto written = MessageToJsonString(*response, &text); !written.ok()) {
-    return Internal("a {} cannot be written as JSON: {}", response->GetTypeName(),
-                    std::string(written.message()));
-  }
-  return text;
 }
 
 absl::StatusOr<std::string> CompileReportText(const std::string& bytes) {

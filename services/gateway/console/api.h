@@ -6,9 +6,6 @@
 #include <memory>
 #include <string>
 
-namespace google::protobuf {
-class Message;
-}
 namespace grpc {
 class Channel;
 class ClientContext;
@@ -29,11 +26,8 @@ struct ApiMethod {
 // Null: the page makes no such call.
 const ApiMethod* FindApiMethod(const std::string& name);
 
-// A response as JSON. Errors in it lose their details if one of these cannot be written: its type is not known here, or
-// its bytes are damaged.
-absl::StatusOr<std::string> ResponseJson(google::protobuf::Message* response);
-
-// A serialized quench.codegen.v1.CompileReport as indented JSON. INVALID_ARGUMENT if it is none.
+// A serialized quench.codegen.v1.CompileReport as indented JSON. INVALID_ARGUMENT if it is none. Takes memory of up to some
+// sixty times the bytes meanwhile.
 absl::StatusOr<std::string> CompileReportText(const std::string& bytes);
 
 // google.rpc.Status as JSON.

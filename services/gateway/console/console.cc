@@ -30,7 +30,8 @@ using HandlerResponse = httplib::Server::HandlerResponse;
 constexpr char kJson[] = "application/json";
 constexpr size_t kLongestTarget = 512;
 constexpr auto kCallTime = std::chrono::seconds(20);
-constexpr int kMostDownloads = 16;  // half of the threads
+constexpr int kMostDownloads = 16;                      // half of the threads
+constexpr uint64_t kLargestReport = uint64_t{1} << 20;  // bytes that become text
 
 // Scripts and styles are the console's own files, and no other page shows it in a frame.
 constexpr char kPagePolicy[] =
@@ -67,25 +68,6 @@ std::string MediaTypeOf(const std::string& header) {
   std::string type = header.substr(0, header.find(';'));
   while (type.ends_with(' ')) type.pop_back();
   return type;
-}
-
-// The whole blob, in text.
-absl::StatusOr<std::string> ReportText(BlobDownload& download) {
-  constexpr uint64_t kMost = uint64_t{8} << 20;
-  if (download.size() > kMost) {
-    return absl::ResourceExhaustedError(
-        fmt::format("the report has {} bytes, at most {} are shown", download.size(), kMost));
-  }
-  std::string bytes;
-  const auto take = [&bytes](const char* more, size_t size) {
-    bytes.append(more, size);
-    return true;
-  };
-  while (bytes.size() < download.size()) {
-    if (!download.Give(bytes.size(), download.size() - bytes.size(), take))
-      return absl::UnavailableError("the blob broke off");
-  }
-  return CompileReportText(bytes);
 }
 
 // The browser, or a proxy before it, in the form that gRPC gives: `ipv4:127.0.0.1:50000`.
@@ -351,6 +333,25 @@ void Console::MakeLink(const Request& request, Response& response) {
   response.set_content(made.dump(), kJson);
 }
 
+absl::StatusOr<std::string> Console::ReportText(BlobDownload& download) {
+  if (download.size() > kLargestReport) {
+    return absl::ResourceExhaustedError(fmt::format("the report has {} bytes, at most {} are shown",
+                                                    download.size(), kLargestReport));
+  }
+  std::string bytes;
+  const auto take = [&bytes](const char* more, size_t size) {
+    bytes.append(more, size);
+    return true;
+  };
+  while (bytes.size() < download.size()) {
+    if (!download.Give(bytes.size(), download.size() - bytes.size(), take))
+      return absl::UnavailableError("the blob broke off");
+  }
+  const std::lock_guard lock(report_);
+  if (cancel_->cancelled()) return absl::CancelledError("the console stops");
+  return CompileReportText(bytes);
+}
+
 void Console::ServeBlob(const Request& request, Response& response) {
   const std::string rest = request.path.substr(sizeof("/blobs/") - 1);
   const std::optional<Link> link = links_.Find(rest.substr(0, rest.find('/')));
@@ -389,12 +390,17 @@ void Console::ServeBlob(const Request& request, Response& response) {
                         fmt::format("attachment; filename=\"{}\"", link->name));
   }
   if (link->form == Link::Form::kCompileReport) {
-    const absl::StatusOr<std::string> text = ReportText(*download);
-    if (text.ok()) {
-      response.set_content(*text, TypeOf(link->form));
-    } else {
-      Fail(response, text.status());
+    absl::StatusOr<std::string> report = ReportText(*download);
+    if (!report.ok()) {
+      Fail(response, report.status());
+      return;
     }
+    const auto text = std::make_shared<const std::string>(*std::move(report));
+    response.set_content_provider(
+        text->size(), TypeOf(link->form),
+        [text, place](size_t offset, size_t most, httplib::DataSink& sink) {
+          return sink.write(text->data() + offset, most);
+        });
     return;
   }
   if (download->size() == 0) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -27,6 +28,7 @@ class AuditLog;
 namespace quench::gateway {
 
 struct ApiMethod;
+class BlobDownload;
 class HttpTls;
 
 inline constexpr int kConsolePort = 8450;
@@ -81,6 +83,8 @@ class Console {
   void ServeSession(const httplib::Request& request, httplib::Response& response) const;
   void ServeCall(const httplib::Request& request, httplib::Response& response) const;
   void MakeLink(const httplib::Request& request, httplib::Response& response);
+  // The whole blob, in text.
+  absl::StatusOr<std::string> ReportText(BlobDownload& download);
   void ServeBlob(const httplib::Request& request, httplib::Response& response);
 
   const ConsoleOptions options_;
@@ -88,6 +92,7 @@ class Console {
   const std::shared_ptr<CancelToken> cancel_ = std::make_shared<CancelToken>();
   Links links_;
   std::atomic<int> downloads_ = 0;
+  std::mutex report_;             // held while one becomes text
   std::unique_ptr<HttpTls> tls_;  // of `server_`; null: plain text
   std::unique_ptr<http::Server> server_;
   int port_ = 0;

@@ -44,7 +44,7 @@ export function fleetsPage({caller, refresh}) {
 export function fleetPage({parts, query, caller, refresh}) {
   const id = parts[0], here = `#/fleets/${encodeURIComponent(id)}`;
   let tenant = query.get('tenant') ?? '';
-  const facts = element('div'), trouble = element('p', {class: 'problem', hidden: true});
+  const facts = element('div'), trouble = element('p', {class: 'problem', role: 'alert', hidden: true});
   const guard = guardBy(trouble, refresh);
   const cancel = changeButton('Cancel', 'Cancel all of it: sure?', () => guard(() => call('Fleets/CancelFleet', {id, tenant})));
   const retry = changeButton('Retry what failed', '', () => guard(() => call('Fleets/RetryFleet', {id, tenant})));

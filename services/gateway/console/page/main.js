@@ -20,7 +20,8 @@ const main = document.getElementById('main'), problem = document.getElementById(
 // The caller, as far as pages ask: one object for all of them.
 const caller = {mayChange: false, role: '', tenant: ''};
 const BEGIN_AGAIN = 3000;
-let page = null, timer = 0, turn = 0;
+// `beginning`: of the attempt to learn who the caller is, which goes on whatever page is opened meanwhile.
+let page = null, timer = 0, turn = 0, beginning = 0;
 
 function showProblem(error) {
   problem.hidden = error === null;
@@ -131,6 +132,7 @@ function navigate() {
 }
 
 async function begin() {
+  clearTimeout(beginning);
   showProblem(null);
   try {
     await learnCaller();
@@ -138,8 +140,7 @@ async function begin() {
     document.getElementById('caller').textContent = '';
     showProblem(error);
     if (isPassing(error)) {
-      clearTimeout(timer);
-      timer = setTimeout(begin, BEGIN_AGAIN);
+      beginning = setTimeout(begin, BEGIN_AGAIN);
       return;
     }
   }

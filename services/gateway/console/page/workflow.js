@@ -113,7 +113,7 @@ function factsOf(step) {
 
 export function workflowPage({parts, query, caller, refresh}) {
   const name = `workflows/${parts[0]}`, here = `#/workflows/${encodeURIComponent(parts[0])}`;
-  const heading = element('h1', {}, parts[0]), facts = element('div'), trouble = element('p', {class: 'problem', hidden: true});
+  const heading = element('h1', {}, parts[0]), facts = element('div'), trouble = element('p', {class: 'problem', role: 'alert', hidden: true});
   const guard = guardBy(trouble, refresh);
   const cancel = changeButton('Cancel', 'Cancel it: sure?', () => guard(() => call('Workflows/CancelWorkflow', {name})));
   const retry = changeButton('Retry what failed', '', () => guard(() => call('Workflows/RetryWorkflow', {name})));
@@ -122,7 +122,7 @@ export function workflowPage({parts, query, caller, refresh}) {
   const more = element('button', {type: 'button', hidden: true}, 'More steps');
   const list = table('Steps', COLUMNS), details = element('section', {class: 'details', hidden: true, 'aria-label': 'Step'});
   const detailHeading = element('h2', {tabindex: -1}), content = element('div'), log = element('pre', {tabindex: 0, 'aria-label': 'Log'});
-  const report = element('div'), missing = element('p', {class: 'problem', hidden: true});
+  const report = element('div'), missing = element('p', {class: 'problem', role: 'status', hidden: true});
   details.append(detailHeading, content, log, report);
   let graph = null, chosen = query.get('step') ?? '', focusDetails = false, pages = 1, shownLog = null, chosenAt = '';
   const addressOf = step => `${here}?step=${encodeURIComponent(step.name)}`;
@@ -239,7 +239,8 @@ export function workflowPage({parts, query, caller, refresh}) {
       if (this.gone) return false;
       showStep(step, workflow.tenant);
       missing.hidden = !chosen || Boolean(step);
-      missing.textContent = missing.hidden ? '' : `There is no step ${chosen}.`;
+      const said = missing.hidden ? '' : `There is no step ${chosen}.`;
+      if (missing.textContent !== said) missing.textContent = said;  // once
       return !hasEnded(stateOf(workflow.state));
     },
   };

@@ -178,6 +178,50 @@ TEST(HttpClientTest, TimeIsForTheWholeAnswer) {
   }
 }
 
+TEST(HttpClientTest, WhatComesBesidesABodyIsBounded) {
+  const std::string endless(size_t{1} << 20, 'a');
+  const std::string begin = "HTTP/1.1 200 OK\r\n", more = "HTTP/1.1 100 Continue\r\n\r\n";
+  std::string many, again;
+  while (many.size() < endless.size()) many += "a: b\r\n";
+  while (again.size() < endless.size()) again += more;
+  const char* const line = "answered with a line of more than 4096 bytes";
+  const char* const header = "answered with more than 65536 bytes before its body";
+  for (const auto& [text, problem] : std::vector<std::pair<std::string, const char*>>{
+           {"HTTP/1.1 200 " + endless, line},
+           {more + "HTTP/1.1 200 " + endless, line},
+           {begin + "X-Long: " + endless, line},
+           {begin + "Transfer-Encoding: chunked\r\n\r\n1\r\nb\r\n1;" + endless, line},
+           {begin + many, header},
+           {again, header}}) {
+    const Dripping server(text);
+    const absl::Status status = GetFrom(server.Url("http")).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(MessageOf(status), HasSubstr(problem)) << text.substr(0, 60);
+  }
+}
+
+TEST(HttpClientTest, AHeaderUpToItsBoundsIsTaken) {
+  const std::string most(4000, 'a');
+  std::string text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 " + most + "\r\n";
+  for (int i = 0; i < 14; ++i) text += fmt::format("X-{}: {}\r\n", i, most);
+  const Dripping server(text + "Content-Length: 2\r\n\r\nok");
+  const absl::StatusOr<Response> response = GetFrom(server.Url("http"));
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->status, 200);
+  EXPECT_EQ(response->headers.at("x-13"), most);
+  EXPECT_EQ(response->body, "ok");
+}
+
+TEST(HttpClientTest, ABodyMayHaveManyChunks) {
+  constexpr size_t kChunks = 20'000;
+  std::string text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (size_t i = 0; i < kChunks; ++i) text += "1\r\nk\r\n";
+  const Dripping server(text + "0\r\n\r\n");
+  const absl::StatusOr<Response> response = GetFrom(server.Url("http"));
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->body, std::string(kChunks, 'k'));
+}
+
 TEST(HttpClientTest, ARequestCanBeCancelled) {
   const Dripping server("HTTP/1.1 200 OK\r\nX-Long: ");
   std::stop_source source;

@@ -41,6 +41,15 @@ TEST_F(CallersTest, WithoutTokensCertificatesDecide) {
   EXPECT_EQ(callers->CallerOf("", {}).status().code(), absl::StatusCode::kUnauthenticated);
 }
 
+TEST_F(CallersTest, CredentialsThatNobodyCanJudgeAreNoDefault) {
+  const auto callers = *Callers::Open({{}, {{"red.example", {"red"}}}, true});
+  EXPECT_TRUE(callers->CallerOf("", {}).ok());
+  for (const char* unknown : {"Basic x", "Bearer x"}) {
+    EXPECT_EQ(callers->CallerOf(unknown, {}).status().code(), absl::StatusCode::kUnauthenticated)
+        << unknown;
+  }
+}
+
 TEST_F(CallersTest, OfSeveralNamesTheLowestRoleCounts) {
   const auto callers = *Callers::Open({{},
                                        {{"ops.example", {"red", CallerRole::kOperator}},

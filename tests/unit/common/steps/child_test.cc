@@ -209,6 +209,15 @@ TEST_F(ChildTest, MemoryIsLimited) {
   ExpectNoChildren();
 }
 
+TEST_F(ChildTest, TheLinesOfTheNextProcessFollow) {
+  ASSERT_TRUE(Run("stderr:1").ok());
+  ASSERT_NE(usage_.log, nullptr);
+  const int64_t first = usage_.log->count;
+  ASSERT_GT(first, 0);
+  ASSERT_TRUE(Run("stderr:1").ok());
+  EXPECT_EQ(usage_.log->count, 2 * first);
+}
+
 TEST_F(ChildTest, TimeOnTheCpuIsLimited) {
   order_.set_max_cpu_seconds(1);
   const absl::Status status = Run("spin").status();

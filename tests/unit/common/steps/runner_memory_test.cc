@@ -99,6 +99,16 @@ TEST_F(RunnerMemoryTest, WhatReachesItsLimitRunsAgainAloneWithMore) {
   EXPECT_EQ(Alone(), 1);
 }
 
+// The files of a model are mapped: the kernel refuses, and nothing throws.
+TEST_F(RunnerMemoryTest, WhatCannotBeMappedRunsAgainAloneToo) {
+  const auto result = Run("map:600");
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->library().hash(), Sha256Hex("600"));
+  EXPECT_EQ(Alone(), 1);
+  Serve(400 * kMib, 500 * kMib);
+  EXPECT_EQ(rpc::ReasonOf(Run("map:601").status()), "RESOURCE_LIMIT") << "no fault of the machine";
+}
+
 TEST_F(RunnerMemoryTest, ItWaitsForOthersAndNobodyComesBetween) {
   auto other = *memory_->Reserve("other", kGib);
   auto running = std::async(std::launch::async, [&] { return Run("memory:500"); });

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <mutex>
 #include <thread>
 
+#include "common/base/errno_status.h"
 #include "common/blobs/digest.h"
 #include "common/rpc/errors.h"
 #include "common/steps/modules.h"
@@ -196,6 +198,14 @@ absl::StatusOr<PackageResult> Do(const PackageRequest& request, const Workplace&
     context.Report({"second", "b", 2, 2});
   }
   if (what == "memory") Fill(std::stoul(argument));
+  if (what == "map") {
+    const size_t bytes = std::stoul(argument) << 20;
+    void* const mapped =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) return ErrnoStatus(errno, "map", place.scratch / "x");
+    ::munmap(mapped, bytes);
+    told = argument;
+  }
   if (what == "file") told = WriteFile((place.scratch / "x").string(), std::stoull(argument) << 20);
   if (what == "files") {
     for (int i = 0; i < std::stoi(argument); ++i) {

@@ -15,6 +15,7 @@
 #include "common/base/files.h"
 #include "common/http/http_client.h"
 #include "common/http/http_stream.h"
+#include "quench/codegen/v1/codegen.pb.h"
 #include "services/gateway/host.h"
 #include "tests/support/certificates.h"
 #include "tests/support/matchers.h"
@@ -153,18 +154,19 @@ class ConsoleConnectionsTest : public ::testing::Test {
   absl::StatusOr<http::Response> Get() const {
     return http::Get(UrlOf("/"), {}, http::RequestOptions());
   }
-  // The start of an answer that has bytes without an end.
-  std::unique_ptr<Client> BeginDownload() const {
-    const std::string bytes(32'000'000, 'b');
+  // Asks for `bytes` in a form and reads the first part of the answer into `begin`. The server keeps the rest, if that is
+  // more than the system holds.
+  std::unique_ptr<Client> BeginDownload(const std::string& bytes, const std::string& form,
+                                        std::string* begin) const {
     const auto store = LocalBlobStore::Open(folder_.path() / "state/store", nullptr);
     const std::string hash = *(*store)->Put(std::as_bytes(std::span(bytes)));
-    const nlohmann::json asked = {{"hash", hash}, {"size", bytes.size()}};
+    const nlohmann::json asked = {{"hash", hash}, {"size", bytes.size()}, {"form", form}};
     const auto made = http::Post(UrlOf("/api/links"), asked.dump(), "application/json", {},
                                  http::RequestOptions());
     const std::string url = nlohmann::json::parse(made->body).value("url", "");
     auto client = std::make_unique<Client>(port());
     client->Send("GET " + url + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    EXPECT_THAT(client->Read(1), HasSubstr("HTTP/1.1 200"));
+    *begin = client->Read(1);
     return client;
   }
 
@@ -193,12 +195,35 @@ TEST_F(ConsoleConnectionsTest, AStopWaitsForNoClient) {
   ASSERT_NO_FATAL_FAILURE(Start());
   const Client idle(port());
   const Tricklers slow(port(), 3);
-  const auto paused = BeginDownload();
+  std::string begin;
+  const auto paused = BeginDownload(std::string(32'000'000, 'b'), "file", &begin);
+  EXPECT_THAT(begin, HasSubstr("HTTP/1.1 200"));
   const auto stop = std::async(std::launch::async, [this] { host_.reset(); });
   const auto has_stopped = [&] {
     return stop.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   };
   EXPECT_TRUE(WaitFor(has_stopped, std::chrono::seconds(10)));  // less than they have otherwise
+}
+
+TEST_F(ConsoleConnectionsTest, AReportCountsAsADownloadUntilItIsRead) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  constexpr size_t kMostDownloads = 16, kEach = 50'000;
+  codegen::v1::CompileReport report;  // 1 MB, of which each byte becomes six
+  for (int i = 0; i < 20; ++i) report.add_kernels()->set_reason(std::string(kEach, '\x01'));
+  const std::string bytes = report.SerializeAsString();
+  std::vector<std::unique_ptr<Client>> paused;
+  std::string begin;
+  while (paused.size() < kMostDownloads) {
+    paused.push_back(BeginDownload(bytes, "compile_report", &begin));
+    EXPECT_THAT(begin, HasSubstr("HTTP/1.1 200"));
+  }
+  (void)BeginDownload(bytes, "compile_report", &begin);
+  EXPECT_THAT(begin, HasSubstr("HTTP/1.1 503"));
+  paused.clear();
+  EXPECT_TRUE(WaitFor([&] {
+    (void)BeginDownload(bytes, "compile_report", &begin);
+    return begin.starts_with("HTTP/1.1 200");
+  }));
 }
 
 TEST_F(ConsoleConnectionsTest, SlowClientsKeepNobodyOut) {

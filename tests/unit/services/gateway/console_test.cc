@@ -9,10 +9,12 @@
 
 #include "common/base/files.h"
 #include "common/http/http_client.h"
+#include "common/rpc/message_json.h"
 #include "common/rpc/tenants.h"
 #include "google/longrunning/operations.pb.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "quench/codegen/v1/codegen.pb.h"
 #include "quench/gateway/v1/workflows.grpc.pb.h"
 #include "services/gateway/console/api.h"
 #include "services/gateway/host.h"
@@ -285,6 +287,30 @@ TEST_F(ConsoleTest, BlobsAreStreamedByAddressesThatNobodyGuesses) {
   EXPECT_EQ(Post("/api/links", json::array()).status, 400);
 }
 
+TEST_F(ConsoleTest, ReportsOfCompilationsAreTextUpToAMebibyte) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const auto store = LocalBlobStore::Open(folder_.path() / "state/store", nullptr);
+  const auto show = [&](const std::string& bytes) {
+    const std::string hash = *(*store)->Put(std::as_bytes(std::span(bytes)));
+    const http::Response made =
+        Post("/api/links", {{"hash", hash}, {"size", bytes.size()}, {"form", "compile_report"}});
+    EXPECT_EQ(made.status, 200) << made.body;
+    return Get(json::parse(made.body).at("url").get<std::string>());
+  };
+  codegen::v1::CompileReport report;
+  report.set_target("x86-64");
+  const http::Response text = show(report.SerializeAsString());
+  EXPECT_EQ(text.status, 200);
+  EXPECT_EQ(json::parse(text.body).at("target"), "x86-64");
+  EXPECT_EQ(text.headers.at("content-type"), "text/plain; charset=utf-8");
+  EXPECT_THAT(text.headers.at("content-security-policy"), HasSubstr("sandbox"));
+  EXPECT_EQ(show("\xff").status, 400);
+  report.set_uuid(std::string(size_t{1} << 20, 'u'));
+  const http::Response large = show(report.SerializeAsString());
+  EXPECT_EQ(large.status, 429);
+  EXPECT_THAT(large.body, HasSubstr("at most 1048576 are shown"));
+}
+
 TEST_F(ConsoleTest, TheOverviewTellsOfServicesAndTheStore) {
   ASSERT_NO_FATAL_FAILURE(Start());
   json seen;
@@ -441,7 +467,7 @@ TEST(ConsoleApiTest, ADamagedDetailDoesNotHideTheResponse) {
   workflow.mutable_error()->add_details()->set_type_url("type.googleapis.com/nobody.knows.This");
   v1::ListWorkflowsResponse list;
   *list.add_workflows() = workflow;
-  const absl::StatusOr<std::string> text = ResponseJson(&list);
+  const absl::StatusOr<std::string> text = rpc::MessageJson(list);
   ASSERT_TRUE(text.ok()) << text.status();
   const json read = json::parse(*text).at("workflows").at(0);
   EXPECT_EQ(read.at("title"), "chain");
@@ -451,7 +477,7 @@ TEST(ConsoleApiTest, ADamagedDetailDoesNotHideTheResponse) {
   google::rpc::RetryInfo retry;
   retry.mutable_retry_delay()->set_seconds(1'000'000'000'000'000'000);
   late.add_details()->PackFrom(retry);
-  EXPECT_EQ(json::parse(*ResponseJson(&late)).at("message"), "later");
+  EXPECT_EQ(json::parse(*rpc::MessageJson(late)).at("message"), "later");
 }
 
 TEST(LinksTest, AnAddressIsForAWhileAndItsCallersOldestGoesFirst) {

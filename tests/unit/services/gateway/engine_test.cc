@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <random>
+#include <set>
 
 #include "common/steps/gpus.h"
 #include "tests/support/matchers.h"
@@ -217,6 +218,41 @@ TEST_F(EngineTest, AStepThatLacksMemoryWaitsAside) {
   EXPECT_EQ(StateOf(large), v1::STATE_SUCCEEDED);
   EXPECT_EQ(StepOf(large, "import").attempt(), 1);
   EXPECT_EQ(StepOf(large, "import").waiting_reason(), "");
+}
+
+TEST_F(EngineTest, StepsThatShareItsResultWaitAsideWithIt) {
+  bool is_free = false;
+  std::set<std::string> large;
+  for (int i = 1; i <= 3; ++i) large.insert(fmt::format("{:032x}", i));
+  runner.behave = [&](const StepCall& call) {
+    return large.contains(call.request_id.substr(0, 32)) && !is_free
+               ? Fails(MemoryFullFor(milliseconds(1000)), false)
+               : Behaviour();
+  };
+  for (const std::string& id : large) EXPECT_EQ(Create(OneImport("large")), id);
+  loop.RunFor(milliseconds(100));
+  for (int i = 0; i < 40; ++i) {
+    const std::string small = Create(OneImport(fmt::format("small{}", i)));
+    loop.RunFor(milliseconds(50));
+    EXPECT_EQ(StateOf(small), v1::STATE_SUCCEEDED) << i;
+  }
+  EXPECT_GE(registry.Get(metrics::kQueueDepth, metrics::Stage::kImport).Value(), 1);
+  EXPECT_GT(registry.Get(metrics::kQueueOldestAge, metrics::Stage::kImport).Value(), 0.5);
+  is_free = true;
+  loop.RunFor(milliseconds(3000));
+  for (const std::string& id : large) EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
+  EXPECT_EQ(registry.Get(metrics::kStepsMerged, metrics::Stage::kImport).Value(), 2);
+  EXPECT_EQ(registry.Get(metrics::kQueueDepth, metrics::Stage::kImport).Value(), 0);
+}
+
+// A service whose process was taken over says so.
+TEST_F(EngineTest, NoServiceIsLeftAloneForLongBecauseItSaysSo) {
+  runner.behave = [this](const StepCall&) {
+    return runner.calls.size() == 1 ? Fails(ShedFor(std::chrono::hours(8760))) : Behaviour();
+  };
+  const std::string id = Create(OneImport());
+  loop.RunFor(std::chrono::minutes(2));
+  EXPECT_EQ(StateOf(id), v1::STATE_SUCCEEDED);
 }
 
 TEST_F(EngineTest, EachServerIsAskedForMemory) {

@@ -6,11 +6,13 @@
 #include <atomic>
 #include <functional>
 #include <set>
+#include <sstream>
 
 #include "common/base/files.h"
 #include "common/base/status.h"
 #include "quench/config/v1/config.pb.h"
 #include "services/gateway/webhooks.h"
+#include "tests/support/captured_log.h"
 #include "tests/support/http_server.h"
 #include "tests/support/matchers.h"
 #include "tests/support/wait.h"
@@ -19,6 +21,7 @@ namespace quench::gateway::event_poster_test {
 namespace {
 
 using metrics::WebhookResult;
+using quench::testing::CapturedLog;
 using quench::testing::HasSubstr;
 using quench::testing::HttpReply;
 using quench::testing::HttpRequest;
@@ -83,6 +86,9 @@ class MemoryQueue final : public EventQueue {
   size_t delivered() const {
     return Read([&] { return delivered_.size(); });
   }
+  size_t dropped() const {
+    return Read([&] { return dropped_.size(); });
+  }
   size_t left() const {
     return Read([&] { return events_.size(); });
   }
@@ -142,6 +148,12 @@ class EventPosterTest : public ::testing::Test {
 };
 
 HttpReply Ok(const HttpRequest&) { return {.status = 204, .body = "", .headers = {}}; }
+
+// That nobody listens on.
+std::string UrlOfNobody() {
+  const HttpServer gone(Ok);
+  return "http://127.0.0.1:" + std::to_string(gone.port()) + "/";
+}
 
 // Holds its answers back until it is opened.
 class Gate {
@@ -357,6 +369,60 @@ TEST_F(EventPosterTest, AReceiverThatDoesNotAnswerRestsWithAllThatWaits) {
     return true;
   }));
   EXPECT_EQ(Count(WebhookResult::kFailed), 1);
+}
+
+TEST_F(EventPosterTest, AReceiverThatIsGoneLosesWhatIsTooOldAfterOnePost) {
+  options_.first_delay = options_.longest_rest = milliseconds(100'000);
+  options_.retry_for = milliseconds(3'600'000);
+  const std::string url = UrlOfNobody();
+  const int64_t old_us = Now() - 3'600'000'000;
+  // More than one look sees: some wait for the first post, some come while the receiver rests.
+  for (int i = 0; i < 100; ++i) queue_.Add(std::to_string(i), url, old_us);
+  CapturedLog log;
+  Start();
+  ASSERT_TRUE(WaitFor([&] { return queue_.dropped() == 100; }));
+  queue_.Add("old", url, old_us);
+  Add("young", url);
+  ASSERT_TRUE(WaitFor([&] { return queue_.has_dropped("old"); }));
+  ASSERT_TRUE(WaitFor([&] { return queue_.due_us("young") > Now() + 50'000'000; }));
+  EXPECT_EQ(queue_.attempts("young"), 0);
+  EXPECT_EQ(Count(WebhookResult::kFailed), 1);
+  EXPECT_EQ(Count(WebhookResult::kDropped), 101);
+  EXPECT_TRUE(WaitFor([&] { return registry_.Get(metrics::kWebhooksWaiting).Value() == 1; }));
+  poster_.reset();
+  // One line at once, and one at the end with the others.
+  std::istringstream lines(log.Take());
+  int told = 0, events = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t words = line.find(" events are dropped");
+    if (words == std::string::npos) continue;
+    ++told;
+    events += std::stoi(line.substr(line.rfind(' ', words - 1) + 1));
+  }
+  EXPECT_LE(told, 2);
+  EXPECT_EQ(events, 101);
+}
+
+TEST_F(EventPosterTest, AReceiverThatStaysAwayLosesAllInTheEnd) {
+  options_.retry_for = milliseconds(300);
+  const std::string url = UrlOfNobody();
+  for (int i = 0; i < 300; ++i) queue_.Add(std::to_string(i), url);
+  Start();
+  ASSERT_TRUE(WaitFor([&] { return queue_.left() == 0; }));
+  EXPECT_EQ(queue_.dropped(), 300U);
+  EXPECT_EQ(Count(WebhookResult::kDropped), 300);
+  EXPECT_LT(Count(WebhookResult::kFailed), 300);  // most were never posted
+  EXPECT_TRUE(WaitFor([&] { return registry_.Get(metrics::kWebhooksWaiting).Value() == 0; }));
+}
+
+// As after a long stop of the gateway.
+TEST_F(EventPosterTest, WhatWasNeverPostedIsNotTooOldForAReceiverThatTakesIt) {
+  options_.retry_for = milliseconds(0);
+  HttpServer server(Ok);
+  for (int i = 0; i < 300; ++i) queue_.Add(std::to_string(i), server.Url("/"), i);
+  Start();
+  EXPECT_TRUE(WaitFor([&] { return queue_.delivered() == 300; }));
+  EXPECT_EQ(queue_.dropped(), 0U);
 }
 
 TEST_F(EventPosterTest, ASlowReceiverHoldsUpNobodyElse) {

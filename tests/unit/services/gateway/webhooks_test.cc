@@ -4,14 +4,17 @@
 
 #include "common/base/status.h"
 #include "common/rpc/errors.h"
+#include "google/rpc/error_details.pb.h"
 #include "quench/config/v1/config.pb.h"
 #include "quench/gateway/v1/workflows.pb.h"
+#include "services/gateway/cloud_event.h"
 #include "tests/support/matchers.h"
 
 namespace quench::gateway::webhooks_test {
 namespace {
 
 using quench::testing::HasSubstr;
+using quench::testing::Not;
 
 std::vector<http::Url> Allowed(const std::vector<std::string>& urls) {
   config::v1::Webhooks config;
@@ -90,6 +93,25 @@ TEST(WebhooksTest, SecretsAreLongEnoughAndNeverShown) {
     EXPECT_EQ(MessageOf(status).find("not base64!!"), std::string::npos);
     EXPECT_EQ(MessageOf(status).find("0123"), std::string::npos);
   }
+}
+
+// Durations that a service answers may have no form in JSON.
+TEST(CloudEventTest, ADurationThatIsNoneKeepsNoEventBack) {
+  constexpr int64_t kTooLong = 1'000'000'000'000'000'000;  // seconds
+  const auto body = [](const v1::Step& step) {
+    const auto events = EventsFor({"https://a/"}, kStepEnded, "1", "/workflows/1", 0, step);
+    return events.size() == 1 ? events[0].body : "";
+  };
+  v1::Step step;
+  step.mutable_error()->set_message("later");
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_seconds(kTooLong);
+  step.mutable_error()->add_details()->PackFrom(retry);
+  EXPECT_THAT(body(step), HasSubstr(R"("data":{"error":{"message":"later"}})"));
+  EXPECT_THAT(body(step), Not(HasSubstr("retryDelay")));
+  step.mutable_execution()->mutable_cpu_time()->set_seconds(kTooLong);
+  EXPECT_THAT(body(step), HasSubstr(R"("source":"/workflows/1")"));
+  EXPECT_THAT(body(step), HasSubstr(R"("data":null)"));
 }
 
 }  // namespace
