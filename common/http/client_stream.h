@@ -21,7 +21,7 @@ class AnswerBounds {
   bool in_body() const { return in_body_; }
   // Takes a byte of a line; false: it is one too many.
   bool Count(char byte);
-  // What there is too much of, for `answered with {}`; "": nothing.
+  // The excess in words, for `answered with {}`; "": there is none.
   const std::string& excess() const { return excess_; }
 
  private:
